@@ -1,0 +1,31 @@
+"""Continual learning without replay: context gates and availability-scaled updates for any PyTorch network."""
+
+from . import availability, metrics, relevance
+from .gate import Gate
+from .gates import Gates, attach, gates_of
+from .learner import Learner, Observation
+from .methods import Finetune, GateON, Method, gating_only, obstruction_only, preset
+from .norm import ContextNorm, context_norms
+from .obstruct import Obstruction, obstruct
+
+__all__ = [
+    "ContextNorm",
+    "Finetune",
+    "Gate",
+    "GateON",
+    "Gates",
+    "Learner",
+    "Method",
+    "Observation",
+    "Obstruction",
+    "attach",
+    "availability",
+    "context_norms",
+    "gates_of",
+    "gating_only",
+    "metrics",
+    "obstruct",
+    "obstruction_only",
+    "preset",
+    "relevance",
+]

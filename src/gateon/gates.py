@@ -1,0 +1,362 @@
+"""Principle 1, gated context selectivity: all gates of a model, and how it comes by them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, Literal, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from .gate import Gate
+from .norm import ContextNorm
+from .sites import Site, find_sites, matching
+
+__all__ = ["Gates", "attach", "gates_of"]
+
+BEHIND, IN_FRONT, TAP = "context_gate", "context_gate_in_front", "context_tap"
+OPEN = 10.0  # tanh(10) is 1 in float32 and below
+
+
+class Listener(Protocol):
+    """Who must know when the context changes: obstruction does."""
+
+    def switched(self) -> None:
+        """Another context is active."""
+
+    def context_added(self) -> None:
+        """Every gate has one more row."""
+
+    def remove(self) -> None:
+        """The gates are going."""
+
+
+class Gates:
+    """All gates of a model: which context they are switched to, what their gains are.
+
+    Made by `attach`; `gates_of(model)` finds it again. It holds no parameters of its own: those are in the model.
+    """
+
+    def __init__(self, model: nn.Module, sites: list[Site], rows: Callable[[int, Site, int], Tensor]) -> None:
+        self.model, self.sites = model, {site.name: site for site in sites}
+        self.context: int | Tensor = 0
+        self.listeners: list[Listener] = []
+        self.orphaned = False
+        self._rows = rows
+
+    @property
+    def contexts(self) -> int:
+        """How many there are."""
+        gate = next(iter(self.gates.values()))
+        return 0 if gate.weight is None else len(gate.weight)
+
+    @property
+    def gates(self) -> dict[str, Gate]:
+        """Every gate by its site, in the order of the sites."""
+        found = {m.site.name: m for m in self.model.modules() if isinstance(m, Gate) and m.weight is not None}
+        return {name: found[name] for name in self.sites if name in found}
+
+    @property
+    def taps(self) -> dict[str, Gate]:
+        """By site, the module that observes its relevance: the gate, unless that sits elsewhere or there is none."""
+        found = {m.site.name: m for m in self.model.modules() if isinstance(m, Gate)}
+        apart = {m.site.name: m for m in self.model.modules() if isinstance(m, Gate) and m.weight is None}
+        return found | apart
+
+    def switch(self, context: int | Sequence[int] | Tensor) -> None:
+        """Make a context active: one index for all samples, or one for each sample of the next batches."""
+        rows = torch.as_tensor(context)
+        if rows.dim() > 1 or rows.numel() == 0 or rows.is_floating_point() or rows.dtype == torch.bool:
+            raise ValueError(f"A context is an index, or one index for each sample, not {_brief(context)}.")
+        rows = rows.long()
+        low, high = int(rows.min()), int(rows.max())
+        if low < 0 or high >= self.contexts:
+            raise IndexError(
+                f"Context {low if low < 0 else high} does not exist: there are {self.contexts}; add_context() adds one."
+            )
+        if not self._is_active(rows):
+            self._set(low if rows.dim() == 0 else rows)
+            for listener in self.listeners:
+                listener.switched()
+
+    def show(self, context: int | Tensor) -> None:
+        """Look at the model in another context, to evaluate it; for learning this is no switch."""
+        if isinstance(context, int) and not 0 <= context < self.contexts:
+            raise IndexError(f"Context {context} does not exist: there are {self.contexts}; add_context() adds one.")
+        self._set(context)
+
+    def _set(self, context: int | Tensor) -> None:
+        self.context = context
+        rows = torch.as_tensor(context)
+        for module in self.model.modules():
+            if isinstance(module, Gate):
+                like = module.weight if module.weight is not None else module.context
+                module.context = rows.reshape(-1).to(like.device)
+            elif isinstance(module, ContextNorm):
+                module.context = rows.to(module.running_mean.device)
+
+    def gain(self, context: int | None = None) -> dict[str, Tensor]:
+        """The gains of a context, by site; of the active one by default."""
+        if context is not None and not 0 <= context < self.contexts:
+            raise IndexError(f"Context {context} does not exist: there are {self.contexts}; add_context() adds one.")
+        rows = None if context is None else torch.tensor([context])
+        with torch.no_grad():
+            return {name: gate.gain(rows).squeeze(0) for name, gate in self.gates.items()}
+
+    def add_context(self) -> int:
+        """One more context, with gates started like the others; returns its index. Also in the middle of training."""
+        new = self.contexts
+        for n, gate in enumerate(self.gates.values()):
+            assert gate.weight is not None
+            row = self._rows(n, gate.site, new).to(gate.weight)
+            gate.weight.data = torch.cat([gate.weight.data, row[None]])
+            if gate.weight.grad is not None:
+                gate.weight.grad = torch.cat([gate.weight.grad, torch.zeros_like(row)[None]])
+        for module in self.model.modules():
+            if isinstance(module, ContextNorm):
+                module.add_context()
+        for listener in self.listeners:
+            listener.context_added()
+        return self.contexts - 1
+
+    def off(self) -> None:
+        """Every gain 1, and gates learn nothing, until `on()`."""
+        for gate in self.gates.values():
+            gate.off = True
+
+    def on(self) -> None:
+        """Gates act again."""
+        for gate in self.gates.values():
+            gate.off = False
+
+    def detach(self) -> nn.Module:
+        """Take every gate out; the model is the one it was before `attach`, with what it has learned."""
+        for listener in list(self.listeners):
+            listener.remove()
+        for module in list(self.model.modules()):
+            for hooks in (module._forward_hooks, module._forward_pre_hooks):
+                for key, hook in list(hooks.items()):
+                    if hook in HOOKS:
+                        del hooks[key]
+            for name in (BEHIND, IN_FRONT, TAP):
+                module._modules.pop(name, None)
+        self.model.__dict__.pop("context_gates", None)
+        return self.model
+
+    def __str__(self) -> str:
+        """A table: every site, its units, where its gate sits, what it owns."""
+        header = ("site", "units", "gate", "owns")
+        rows = [
+            (s.name or "(model)", str(s.units or "-"), _where(s), ", ".join(o or "(model)" for o in s.owns))
+            for s in self.sites.values()
+        ]
+        widths = [max(len(row[i]) for row in [header, *rows]) for i in range(3)]
+        lines = ["  ".join([*(cell.ljust(w) for cell, w in zip(row, widths, strict=False)), row[3]]) for row in [header, *rows]]
+        return f"{self.contexts} contexts, {len(self.gates)} gates, switched to {_brief(self.context)}\n" + "\n".join(lines)
+
+    def __repr__(self) -> str:
+        """The same table."""
+        return str(self)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy has no listeners: the optimizer's hooks are not copied with it, so that obstruction must be asked for again."""
+        return self.__dict__ | {"listeners": [], "orphaned": self.orphaned or bool(self.listeners)}
+
+    def _is_active(self, rows: Tensor) -> bool:
+        if isinstance(self.context, int) or rows.dim() == 0:
+            return isinstance(self.context, int) and rows.dim() == 0 and int(rows) == self.context
+        return torch.equal(self.context, rows)
+
+
+def attach(
+    model: nn.Module,
+    contexts: int = 1,
+    *,
+    density: float | Mapping[str, float] = 0.25,
+    start: Literal["random", "open"] | float = "random",
+    sites: str | Sequence[str] | Mapping[str, str | Sequence[str]] | None = None,
+    head: bool = False,
+    example: Any = None,
+    power: int = 1,
+    width: float = 1.0,
+    before_norm: bool = False,
+    batch_dim: int = 0,
+    seed: int = 0,
+) -> Gates:
+    """Give a model context gates, in place; build the optimizer afterwards.
+
+    Args:
+        model: any module; it keeps its class, its signature and its keys.
+        contexts: how many to begin with; `Gates.add_context` adds more at any time.
+        density: share of each site's units whose gate starts open; or a mapping from patterns of site names to shares.
+            A gate that starts closed (v <= 0) has no slope: its unit stays out of that context for good.
+        start: "random": |v| uniform in [0, width]. "open": every gain exactly 1, whatever the density says (pretrained
+            networks; such a gate has no slope either and stays open). A number: the gain at which open gates start, like 0.95.
+        sites: None finds every hidden layer; patterns of layer names; or a mapping from the module behind which a gate goes to
+            the layers it owns.
+        head: gate the output layers too.
+        example: one batch of input, for models whose layers cannot be followed without data.
+        power: the gain is sigma(v) ** power.
+        width: of the random start.
+        before_norm: multiply the layer's own output, before norm and activation, as the released code does.
+        batch_dim: the dimension of activities that counts samples.
+        seed: of the random start; the gates of a context do not depend on how many there are.
+
+    >>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+    >>> print(attach(model, contexts=3, density=0.5))
+    3 contexts, 1 gates, switched to 0
+    site  units  gate           owns
+    0     8      behind 1       0
+    2     2      none (output)  2
+    """
+    if getattr(model, "context_gates", None) is not None or any(isinstance(m, Gate) for m in model.modules()):
+        raise ValueError("This model has gates already: use gateon.gates_of(model), or detach() them first.")
+    if contexts < 1:
+        raise ValueError(f"contexts is at least 1, not {contexts}.")
+    if start not in ("random", "open") and not (isinstance(start, float) and 0 < start < 1):
+        raise ValueError(f'start is "random", "open" or a gain between 0 and 1, not {start!r}.')
+    if any(isinstance(p, nn.parameter.UninitializedParameter) for p in model.parameters()):
+        raise ValueError("This model has lazy layers that know their units only after a first forward pass: run one before attach.")
+    found = find_sites(model, sites, example, head=head)
+    rows = partial(_initial_row, shares=_shares(density, found), start=start, width=width, seed=seed)
+    made = [(site, torch.stack([rows(n, site, k) for k in range(contexts)])) for n, site in enumerate(s for s in found if s.gated)]
+    observed = [s for s in found if not s.gated and s.place]
+    like = next(model.parameters(), torch.empty(0))
+    gates = Gates(model, found, rows)
+    for site, v in made:
+        gate = Gate(site, v.to(like.device, like.dtype), power, batch_dim)
+        if before_norm and site.place != site.name:
+            _install(model.get_submodule(site.name), BEHIND, gate, _behind)
+            _install(model.get_submodule(site.place), TAP, Gate(site, None, power, batch_dim), _observe)
+        elif site.in_front:
+            _install(model.get_submodule(site.place), IN_FRONT, gate, _in_front)
+        else:
+            _install(model.get_submodule(site.place), BEHIND, gate, _behind)
+    for site in observed:
+        _install(model.get_submodule(site.place), TAP, Gate(site, None, power, batch_dim), _observe)
+    for norm in (m for m in model.modules() if isinstance(m, ContextNorm)):
+        while len(norm.running_mean) < contexts:
+            norm.add_context()
+    model.register_forward_hook(_check_all_fired)
+    model.register_forward_pre_hook(_check_not_orphaned)
+    model.__dict__["context_gates"] = gates  # not through __setattr__: it is no submodule
+    return gates
+
+
+def gates_of(model: nn.Module) -> Gates | None:
+    """The gates of a model, or None; a deep copy of a model has gates of its own.
+
+    >>> gates_of(nn.Linear(2, 2)) is None
+    True
+    """
+    return model.__dict__.get("context_gates")
+
+
+def _initial_row(
+    n: int,
+    site: Site,
+    context: int,
+    *,
+    shares: Mapping[str, float],
+    start: Literal["random", "open"] | float,
+    width: float,
+    seed: int,
+) -> Tensor:
+    """v of one context at the n-th gated site, drawn from a seed of its own."""
+    units = site.units
+    if start == "open":
+        return torch.full((units,), OPEN)
+    generator = torch.Generator().manual_seed(int(np.random.SeedSequence((seed, n, context)).generate_state(1)[0]))
+    is_open = torch.zeros(units, dtype=torch.bool)
+    is_open[torch.randperm(units, generator=generator)[: max(1, round(shares[site.name] * units))]] = True
+    size = torch.rand(units, generator=generator) * width if start == "random" else torch.full((units,), math.atanh(start))
+    size = size.clamp_min(torch.finfo(torch.float32).tiny)  # an open gate at exactly 0 would be a closed one
+    return torch.where(is_open, size, -size)
+
+
+def _shares(density: float | Mapping[str, float], sites: list[Site]) -> dict[str, float]:
+    gated = {site.name: site for site in sites if site.gated}
+    if isinstance(density, Mapping):
+        shares = {name: float(d) for pattern, d in reversed(list(density.items())) for name in matching(pattern, gated, "site")}
+        missing = next((name for name in gated if name not in shares), None)
+        if missing is not None:
+            raise ValueError(f'density says nothing of site {missing!r}: add a pattern for it, such as "*".')
+    else:
+        shares = dict.fromkeys(gated, float(density))
+    for name, share in shares.items():
+        if not 0 < share <= 1:
+            raise ValueError(f"density {share} of site {name!r} would open no unit, or more than all: choose one in (0, 1].")
+    return shares
+
+
+def _install(place: nn.Module, name: str, gate: Gate, hook: Callable[..., Any]) -> None:
+    gate.train(place.training)
+    place.add_module(name, gate)
+    if hook is _in_front:
+        place.register_forward_pre_hook(hook)
+    else:
+        place.register_forward_hook(hook)
+
+
+# The hooks find their gate through the module they are called with, so that copies and replicas of a model use their own.
+
+
+def _behind(module: nn.Module, args: Any, output: Any) -> Any:
+    return _on_first_tensor(module._modules[BEHIND], output)
+
+
+def _observe(module: nn.Module, args: Any, output: Any) -> Any:
+    return _on_first_tensor(module._modules[TAP], output)
+
+
+def _in_front(module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    gate = module._modules[IN_FRONT]
+    assert gate is not None
+    return (gate(args[0]), *args[1:])
+
+
+def _on_first_tensor(gate: nn.Module | None, output: Any) -> Any:
+    assert gate is not None
+    return (gate(output[0]), *output[1:]) if isinstance(output, tuple) else gate(output)
+
+
+def _check_all_fired(model: nn.Module, args: Any, output: Any) -> None:
+    """After the first forward pass: a gate that did not fire would silently do nothing for ever."""
+    if torch.compiler.is_compiling():
+        return
+    silent = [m.site for m in model.modules() if isinstance(m, Gate) and not m.fired]
+    if silent:
+        raise RuntimeError(
+            f"The gate of site {silent[0].name!r} at {silent[0].place!r} did not act in the first forward pass: that module's "
+            "forward is never called; detach() and name another place for it in sites=."
+        )
+    for key, hook in list(model._forward_hooks.items()):
+        if hook is _check_all_fired:
+            del model._forward_hooks[key]
+
+
+def _check_not_orphaned(model: nn.Module, args: Any) -> None:
+    gates = gates_of(model)
+    if gates is not None and gates.orphaned and model.training and torch.is_grad_enabled():
+        raise RuntimeError(
+            "This model is a copy of one whose updates are obstructed, but an optimizer's hooks are not copied with it: "
+            "call gateon.obstruct for the copy, or eval() if it is not to be trained."
+        )
+
+
+HOOKS = (_behind, _in_front, _observe, _check_all_fired, _check_not_orphaned)
+
+
+def _where(site: Site) -> str:
+    if not site.gated:
+        return "none (output)" if site.head else f"none ({site.note})"
+    place = f"{'in front of' if site.in_front else 'behind'} {site.place}"
+    return f"{place} ({site.note})" if site.note else place
+
+
+def _brief(context: Any) -> str:
+    text = repr(context.tolist() if isinstance(context, Tensor) else context)
+    return text if len(text) < 60 else text[:57] + "..."

@@ -1,0 +1,163 @@
+"""Ledgers keep the books of availability: one for the units of a site, one for the parameters of a layer.
+
+Both measure a relevance, normalise it to mean one and move their availabilities by it; both tell each parameter by how much its
+update is to be scaled. `running` is A as it is integrated; `applied` is what scales updates: the same tensor, or its state at the
+last switch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor, nn
+
+from . import availability, relevance
+from .layers import spread
+from .observers import Observer
+from .sites import Site
+
+__all__ = ["ParameterLedger", "UnitLedger"]
+
+BLOCK = 1 << 17  # elements: small enough for several operations in a row to stay in the cache
+
+
+class UnitLedger:
+    """The units of one site (n-GateON): all parameters of a unit share its availability."""
+
+    def __init__(self, site: Site, rate: float, *, at_once: bool, device: torch.device) -> None:
+        self.site, self.rate = site, rate
+        self.running = torch.ones(site.units, device=device)
+        self.applied = self.running if at_once else self.running.clone()
+        self.plastic = True
+        self.observer: Observer | None = None
+        self.owned: dict[nn.Parameter, tuple[nn.Module, str]] = {}
+        self._views: dict[nn.Parameter, Tensor] = {}
+        self._mu: Tensor | None = None
+
+    def add(self, parameter: nn.Parameter, module: nn.Module, name: str) -> bool:
+        """Take the parameter on; False if it belongs to no single unit."""
+        if spread(module, name, self.applied) is None:
+            return False
+        self.owned[parameter] = (module, name)
+        return True
+
+    def scale_of(self, parameter: nn.Parameter) -> Tensor:
+        """What scales the parameter's update, shaped to multiply it."""
+        if parameter not in self._views:
+            shaped = spread(*self.owned[parameter], self.applied)
+            assert shaped is not None
+            if shaped.data_ptr() != self.applied.data_ptr():  # a copy, which will not follow
+                return shaped
+            self._views[parameter] = shaped
+        return self._views[parameter]
+
+    def is_plastic(self, parameter: nn.Parameter) -> bool:
+        """Whether nothing is scaled."""
+        return self.plastic
+
+    def measure(self) -> Tensor | None:
+        """The sum of mu over units in this step; None if nothing was observed."""
+        self._mu = None if self.observer is None or self.rate == 0 else self.observer.take()
+        return None if self._mu is None else self._mu.sum()
+
+    def advance(self, total: float, epsilon: float, floor: float) -> None:
+        """A <- clip(A (1 - rate (mu - epsilon)), floor, 1)."""
+        if self._mu is not None and total > 0:
+            mu = relevance.normalise(self._mu, torch.as_tensor(total, device=self._mu.device))
+            self.running.copy_(availability.update(self.running, mu, self.rate, epsilon, floor))
+            self.plastic = self.plastic and self.applied is not self.running
+        self._mu = None
+
+    def snapshot(self) -> None:
+        """From now on the running availability of this moment is applied."""
+        self.applied.copy_(self.running)
+        self.plastic = bool((self.applied == 1).all())
+
+    def entries(self) -> Iterator[tuple[str, Tensor, Tensor]]:
+        """(name, running, applied)."""
+        yield self.site.name, self.running, self.applied
+
+    def to(self, device: torch.device) -> None:
+        """Follow the model to another device."""
+        if self.running.device != device:
+            at_once = self.applied is self.running
+            self.running = self.running.to(device)
+            self.applied = self.running if at_once else self.applied.to(device)
+            self._views.clear()
+
+
+class ParameterLedger:
+    """The parameters of one layer (p-GateON), each with its own availability; weights and biases are normalised together."""
+
+    def __init__(self, site: Site, rate: float, *, at_once: bool) -> None:
+        self.site, self.rate, self.at_once = site, rate, at_once
+        self.names: dict[nn.Parameter, str] = {}
+        self.running: dict[nn.Parameter, Tensor] = {}
+        self.applied: dict[nn.Parameter, Tensor] = {}
+        self.plastic: dict[nn.Parameter, bool] = {}
+
+    def add(self, parameter: nn.Parameter, name: str) -> None:
+        """Take the parameter on under its name in the model."""
+        wide = torch.float32 if parameter.dtype in (torch.float16, torch.bfloat16) else parameter.dtype
+        self.names[parameter] = name
+        self.running[parameter] = torch.ones_like(parameter, dtype=wide, requires_grad=False)
+        self.applied[parameter] = self.running[parameter] if self.at_once else self.running[parameter].clone()
+        self.plastic[parameter] = True
+
+    def scale_of(self, parameter: nn.Parameter) -> Tensor:
+        """What scales the parameter's update."""
+        return self.applied[parameter]
+
+    def is_plastic(self, parameter: nn.Parameter) -> bool:
+        """Whether nothing is scaled."""
+        return self.plastic[parameter]
+
+    def measure(self) -> Tensor | None:
+        """The sum of mu = (gradient * parameter)^2 over the layer; None if it has no gradient."""
+        moved = [p for p in self.names if p.grad is not None]
+        if not moved or self.rate == 0:
+            return None
+        parts = [torch.linalg.vector_norm(g * theta).square() for p in moved for g, theta in _blocks(_dense(p), p)]
+        return torch.stack(parts).sum()
+
+    def advance(self, parameter: nn.Parameter, before: Tensor, total: float, epsilon: float, floor: float) -> None:
+        """`availability.update` in place, block by block, with mu = (gradient * parameter before the step)^2 / mean."""
+        if parameter.grad is None or self.rate == 0 or not total > 0:
+            return
+        per_mean = sum(p.numel() for p in self.names if p.grad is not None) / total
+        for A, theta, gradient in _blocks(self.running[parameter], before, _dense(parameter)):
+            mu = (gradient * theta).to(A.dtype).square_()
+            A.mul_(mu.mul_(-self.rate * per_mean).add_(1 + self.rate * epsilon)).clamp_(floor, 1)
+        if self.at_once:
+            self.plastic[parameter] = False
+
+    def snapshot(self) -> None:
+        """From now on the running availabilities of this moment are applied."""
+        for parameter, A in self.running.items():
+            self.applied[parameter].copy_(A)
+            self.plastic[parameter] = bool((A == 1).all())
+
+    def entries(self) -> Iterator[tuple[str, Tensor, Tensor]]:
+        """(name, running, applied) of each parameter."""
+        for parameter, name in self.names.items():
+            yield name, self.running[parameter], self.applied[parameter]
+
+    def to(self, device: torch.device) -> None:
+        """Follow the model to another device."""
+        for parameter in self.names:
+            self.running[parameter] = self.running[parameter].to(device)
+            self.applied[parameter] = self.running[parameter] if self.at_once else self.applied[parameter].to(device)
+
+
+def _dense(parameter: nn.Parameter) -> Tensor:
+    assert parameter.grad is not None
+    return parameter.grad.to_dense() if parameter.grad.is_sparse else parameter.grad
+
+
+def _blocks(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
+    """The same pieces of equally shaped tensors."""
+    if all(t.is_contiguous() for t in tensors):
+        yield from zip(*(t.detach().view(-1).split(BLOCK) for t in tensors), strict=True)
+    else:
+        yield tuple(t.detach() for t in tensors)

@@ -1,0 +1,414 @@
+"""Principle 2, obstruction: the update of a parameter is scaled by its availability (eqs. gradientspecific, n-mu).
+
+theta <- lerp(theta before the step, theta after it, A). It is the update that is scaled and not the gradient: Adam would divide a
+scaled gradient by its own scale again, and momentum or weight decay would move a frozen weight. It is done by step hooks on the
+user's own optimizer, so that whatever drives that optimizer sees the one it knows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from . import availability
+from .gates import Gates
+from .ledgers import ParameterLedger, UnitLedger
+from .observers import Relevance, observer
+from .sites import matching
+
+__all__ = ["Obstruction", "View", "obstruct"]
+
+View = Literal["unit", "parameter"]
+REFUSED = {
+    torch.optim.LBFGS: "it moves several times in one step, along directions it remembers",
+    torch.optim.SparseAdam: "it takes sparse gradients only, and gates have dense ones",
+}
+
+
+def obstruct(
+    optimizer: Optimizer | Sequence[Optimizer],
+    gates: Gates,
+    *,
+    per: View = "unit",
+    rate: float | Mapping[str, float] = 0.01,
+    epsilon: float = 0.0,
+    floor: float = 0.0,
+    relevance: Relevance = "gradient",
+    apply: Literal["step", "switch"] = "switch",
+    scale: Literal["update", "gradient"] = "update",
+    head: bool = False,
+    frozen: str | Sequence[str] = (),
+    bias_apart: bool = False,
+) -> Obstruction:
+    """Scale every update of the optimizer by availability from now on; your training loop stays as it is.
+
+    Args:
+        optimizer: any torch optimizer built after `attach`, or several that share one backward pass.
+        gates: what `attach` returned.
+        per: "unit" (n-GateON) or "parameter" (p-GateON).
+        rate: eta_A; one number, or a mapping from patterns of site names to rates, the first that matches.
+        epsilon: relevance below it unfreezes.
+        floor: least availability.
+        relevance: how the relevance of units is measured; parameters always use the gradient.
+        apply: "step" uses the running availability at once, as the equations do; "switch" that of the last switch of context.
+        scale: "update", or "gradient" as in the released code, where Adam undoes most of it.
+        head: obstruct the output layers too.
+        frozen: patterns of parameter names whose availability stays 0; gates are not among them.
+        bias_apart: normalise biases apart from weights, as the released code does.
+
+    Returns:
+        A handle with the availabilities; `remove()` makes the optimizer plain again.
+
+    >>> import gateon
+    >>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+    >>> gates = gateon.attach(model, contexts=2, density=0.5)
+    >>> optimizer = torch.optim.Adam(model.parameters())
+    >>> handle = obstruct(optimizer, gates, per="unit", rate=0.1, apply="step")
+    >>> model(torch.ones(3, 4)).square().sum().backward(); optimizer.step(); optimizer.zero_grad()
+    >>> handle.availability["0"].min() < 1
+    tensor(True)
+    """
+    _check(per in ("unit", "parameter"), f'per is "unit" or "parameter", not {per!r}.')
+    _check(epsilon >= 0, f"epsilon is at least 0, not {epsilon}.")
+    _check(0 <= floor <= 1, f"floor is between 0 and 1, not {floor}.")
+    _check(apply in ("step", "switch"), f'apply is "step" or "switch", not {apply!r}.')
+    _check(scale in ("update", "gradient"), f'scale is "update" or "gradient", not {scale!r}.')
+    known = ("gradient", "activity", "next-layer", "next-layer-gated")
+    _check(relevance in known, f"relevance is one of {', '.join(known)}, not {relevance!r}.")
+    _check(
+        not gates.listeners,
+        "These gates are obstructed already: handle.follow(optimizer) moves to another optimizer, remove() ends it.",
+    )
+    optimizers = _checked(optimizer, gates)
+    handle = Obstruction(gates, epsilon, floor, scale)
+    handle.own(per, _rates(rate, gates), at_once=apply == "step", head=head, bias_apart=bias_apart)
+    handle.freeze([frozen] if isinstance(frozen, str) else frozen)
+    handle.observe(relevance)
+    gates.listeners.append(handle)
+    gates.orphaned = False
+    handle.follow(optimizers)
+    return handle
+
+
+class Obstruction:
+    """What `obstruct` returns: the availabilities, and the hooks that apply them."""
+
+    def __init__(self, gates: Gates, epsilon: float, floor: float, scale: str) -> None:
+        self.gates, self.epsilon, self.floor, self.scale = gates, epsilon, floor, scale
+        self.steps = 0
+        self.units: list[UnitLedger] = []
+        self.layers: list[ParameterLedger] = []
+        self.optimizers: list[Optimizer] = []
+        self._owners: dict[nn.Parameter, list[UnitLedger | ParameterLedger]] = {}
+        self._frozen: set[nn.Parameter] = set()
+        self._before: dict[nn.Parameter, Tensor] = {}
+        self._totals: dict[UnitLedger | ParameterLedger, float] = {}
+        self._stepped: list[Optimizer] = []
+        self._hooks: list[Any] = []
+
+    @property
+    def availability(self) -> dict[str, Tensor]:
+        """Running A: {site: (units,)} per unit, {parameter: like it} per parameter and for what belongs to no single unit."""
+        return {name: running for ledger in self._ledgers() for name, running, _ in ledger.entries()}
+
+    @property
+    def applied(self) -> dict[str, Tensor]:
+        """The A that scales updates now: the running one, or that of the last switch."""
+        return {name: applied for ledger in self._ledgers() for name, _, applied in ledger.entries()}
+
+    def saturation(self, threshold: float = 0.05) -> dict[str, tuple[float, float]]:
+        """By site: the share of its units or parameters below the threshold, and the room left (mean availability)."""
+        parts: dict[str, list[Tensor]] = {}
+        for ledger in self._ledgers():
+            parts.setdefault(ledger.site.name, []).extend(A.flatten() for _, A, _ in ledger.entries())
+        joined = {name: torch.cat(tensors) for name, tensors in parts.items()}
+        return {name: (availability.saturation(A, threshold), availability.room(A)) for name, A in joined.items()}
+
+    def follow(self, optimizer: Optimizer | Sequence[Optimizer]) -> None:
+        """Scale the updates of this optimizer from now on instead of the one before; availabilities stay as they are."""
+        self.optimizers = _checked(optimizer, self.gates)
+        self._release()
+        for one in self.optimizers:
+            self._hooks.append(one.register_step_pre_hook(self._before_step))
+            self._hooks.append(one.register_step_post_hook(self._after_step))
+
+    def remove(self) -> None:
+        """Stop scaling and observing: the optimizer is plain again."""
+        self._release()
+        for ledger in self.units:
+            if ledger.observer is not None:
+                ledger.observer.remove()
+        if self in self.gates.listeners:
+            self.gates.listeners.remove(self)
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Running and applied availabilities and the number of steps, as tensors."""
+        state = {"steps": torch.tensor(self.steps)}
+        for ledger in self._ledgers():
+            for name, running, applied in ledger.entries():
+                state |= {f"{name}:running": running.clone(), f"{name}:applied": applied.clone()}
+        return state
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Take over what `state_dict` gave; nothing is changed if it does not fit."""
+        mine = self.state_dict()
+        for key in mine | dict(state):
+            fits = key in mine and key in state and mine[key].shape == state[key].shape
+            _check(
+                fits,
+                f"These availabilities are of another model or view: {key!r} is missing, unknown or of another shape.",
+            )
+        for ledger in self._ledgers():
+            for name, _, applied in ledger.entries():
+                applied.copy_(state[f"{name}:applied"])
+        for ledger in self._ledgers():
+            for name, running, _ in ledger.entries():
+                running.copy_(state[f"{name}:applied"])
+            ledger.snapshot()  # marks what is plastic
+            for name, running, _ in ledger.entries():
+                running.copy_(state[f"{name}:running"])
+        self.steps = int(state["steps"])
+
+    # Building.
+
+    def own(self, per: View, rates: Mapping[str, float], *, at_once: bool, head: bool, bias_apart: bool) -> None:
+        """Give every parameter of the sites to a ledger: of its units, or, per parameter and where it has none, of its layer."""
+        model = self.gates.model
+        names = {p: name for name, p in model.named_parameters()}
+        observed = self.gates.taps
+        for site in self.gates.sites.values():
+            if site.head and not head:
+                continue
+            units = UnitLedger(site, rates[site.name], at_once=at_once, device=next(model.parameters()).device)
+            for module_name in site.owns:
+                module = model.get_submodule(module_name)
+                layer = ParameterLedger(site, rates[site.name], at_once=at_once)
+                for name, parameter in _own_parameters(module):
+                    if per == "unit" and site.name in observed and units.add(parameter, module, name):
+                        self._owners.setdefault(parameter, []).append(units)
+                    elif not any(parameter in other.names for other in self.layers):
+                        layer.add(parameter, names[parameter])
+                        self._owners.setdefault(parameter, []).append(layer)
+                        if bias_apart:
+                            self.layers.append(layer)
+                            layer = ParameterLedger(site, rates[site.name], at_once=at_once)
+                if layer.names:
+                    self.layers.append(layer)
+            if units.owned:
+                self.units.append(units)
+
+    def freeze(self, patterns: Sequence[str]) -> None:
+        """Hold the availability of the parameters that match at 0."""
+        gate_weights = {gate.weight for gate in self.gates.gates.values()}
+        named = {n: p for n, p in self.gates.model.named_parameters(remove_duplicate=False) if p not in gate_weights}
+        for pattern in patterns:
+            self._frozen.update(named[name] for name in matching(pattern, named, "parameter"))
+
+    def observe(self, measure: Relevance) -> None:
+        """Begin to watch the relevance of units."""
+        for ledger in self.units:
+            if ledger.rate > 0:
+                ledger.observer = observer(self.gates, ledger.site, measure, next(iter(ledger.owned)))
+
+    # What the gates tell.
+
+    def switched(self) -> None:
+        """Another context: with apply="switch" the availabilities of now take effect."""
+        for ledger in self._ledgers():
+            ledger.snapshot()
+
+    def context_added(self) -> None:
+        """Every gate has one more row: so must what the optimizers remember of it."""
+        for gate in self.gates.gates.values():
+            assert gate.weight is not None
+            for optimizer in self.optimizers:
+                memory = optimizer.state.get(gate.weight, {})
+                for key, value in memory.items():
+                    if isinstance(value, Tensor) and value.shape == (len(gate.weight) - 1, gate.site.units):
+                        memory[key] = torch.cat([value, torch.zeros_like(value[:1])])
+
+    # One step.
+
+    @torch.no_grad()
+    def _before_step(self, optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        args, kwargs = _evaluated(args, kwargs)
+        if _overflowed(optimizer):
+            return args, kwargs
+        if optimizer in self._stepped:  # it steps again before the others did
+            self._finish()
+        if not self._stepped:  # several optimizers share one backward pass: it is read before the first of them moves anything
+            self._measure()
+        for parameter in self._parameters(optimizer):
+            if self.scale == "gradient" and not self._is_plastic(parameter):
+                assert parameter.grad is not None
+                parameter.grad.mul_(self._scale_of(parameter))
+            if self._needs_before(parameter):
+                self._remember(parameter)
+        for weight in self._gate_weights(optimizer):
+            self._remember(weight)
+        return args, kwargs
+
+    @torch.no_grad()
+    def _after_step(self, optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if _overflowed(optimizer):
+            return
+        for parameter in self._parameters(optimizer):
+            before = self._before.get(parameter)
+            if self.scale == "update" and not self._is_plastic(parameter):
+                assert before is not None
+                torch.lerp(before, parameter, self._scale_of(parameter), out=parameter)
+            for ledger in self._owners.get(parameter, ()):
+                if isinstance(ledger, ParameterLedger) and ledger in self._totals:
+                    assert before is not None
+                    ledger.advance(parameter, before, self._totals[ledger], self.epsilon, self.floor)
+        for weight in self._gate_weights(optimizer):
+            # Contexts that took no part have no gradient: momentum and decay must not move them either.
+            assert weight.grad is not None
+            idle = weight.grad.eq(0).all(1, keepdim=True)
+            weight.copy_(torch.where(idle, self._before[weight], weight))
+        self._stepped.append(optimizer)
+        if len(self._stepped) == len(self.optimizers):
+            self._finish()
+
+    def _measure(self) -> None:
+        ledgers = self._ledgers()
+        device = next(iter(self._owners)).device
+        sums = {}
+        for ledger in ledgers:
+            ledger.to(device)
+            if (measured := ledger.measure()) is not None:
+                sums[ledger] = measured.double()
+        totals = torch.stack(list(sums.values())).tolist() if sums else []
+        self._totals = dict(zip(sums, totals, strict=True))
+        for ledger, total in self._totals.items():
+            if not total < float("inf"):
+                raise FloatingPointError(
+                    f"The relevance at site {ledger.site.name!r} is not finite in step {self.steps}: a loss or gradient is not. "
+                    "Nothing was changed: lower the learning rate, or leave such a batch out."
+                )
+
+    def _finish(self) -> None:
+        for ledger in self.units:
+            if ledger in self._totals:
+                ledger.advance(self._totals[ledger], self.epsilon, self.floor)
+        self._totals.clear()
+        self._stepped.clear()
+        self.steps += 1
+
+    def _is_plastic(self, parameter: nn.Parameter) -> bool:
+        return parameter not in self._frozen and all(o.is_plastic(parameter) for o in self._owners[parameter])
+
+    def _scale_of(self, parameter: nn.Parameter) -> Tensor:
+        """The availability of a parameter, the smallest where it is owned more than once."""
+        if parameter in self._frozen:
+            return torch.zeros((), device=parameter.device, dtype=parameter.dtype)
+        scales = [owner.scale_of(parameter) for owner in self._owners[parameter]]
+        smallest = scales[0]
+        for other in scales[1:]:
+            smallest = torch.minimum(smallest, other)
+        return smallest.to(parameter.dtype)
+
+    def _needs_before(self, parameter: nn.Parameter) -> bool:
+        tracked = any(isinstance(o, ParameterLedger) and o in self._totals for o in self._owners.get(parameter, ()))
+        return tracked or (self.scale == "update" and not self._is_plastic(parameter))
+
+    def _remember(self, parameter: nn.Parameter) -> None:
+        kept = self._before.get(parameter)
+        if kept is None or kept.shape != parameter.shape or kept.device != parameter.device:
+            self._before[parameter] = parameter.detach().clone()
+        else:
+            kept.copy_(parameter)
+
+    def _parameters(self, optimizer: Optimizer) -> Iterator[nn.Parameter]:
+        """The optimizer's parameters that have an availability and are about to move."""
+        for group in optimizer.param_groups:
+            for p in group["params"]:
+                if p.grad is not None and (p in self._owners or p in self._frozen):
+                    yield p
+
+    def _gate_weights(self, optimizer: Optimizer) -> Iterator[nn.Parameter]:
+        if self.gates.contexts > 1:
+            held = {p for group in optimizer.param_groups for p in group["params"]}
+            for gate in self.gates.gates.values():
+                if gate.weight in held and gate.weight is not None and gate.weight.grad is not None:
+                    yield gate.weight
+
+    def _ledgers(self) -> list[UnitLedger | ParameterLedger]:
+        return [*self.units, *self.layers]
+
+    def _release(self) -> None:
+        for hook in self._hooks:
+            hook.remove()
+        self._hooks.clear()
+        self._stepped.clear()
+
+
+def _checked(optimizer: Optimizer | Sequence[Optimizer], gates: Gates) -> list[Optimizer]:
+    """The optimizers as a list, if they can be obstructed."""
+    optimizers = [optimizer] if isinstance(optimizer, Optimizer) else list(optimizer)
+    _check(bool(optimizers), "There is no optimizer to obstruct.")
+    known = {p: name for name, p in gates.model.named_parameters()}
+    held = set()
+    for one in optimizers:
+        for kind, reason in REFUSED.items():
+            _check(
+                not isinstance(one, kind),
+                f"{kind.__name__} cannot be obstructed: {reason}. Use SGD, Adam or another optimizer.",
+            )
+        for n, group in enumerate(one.param_groups):
+            for p in group["params"]:
+                held.add(p)
+                _check(
+                    p in known,
+                    f"Parameter group {n} of {type(one).__name__} holds a tensor of shape {tuple(p.shape)} that is no parameter "
+                    "of the model (is it a copy?): build the optimizer from model.parameters(), after attach.",
+                )
+    for name, gate in gates.gates.items():
+        if gate.weight is not None and gate.weight.requires_grad:
+            _check(gate.weight in held, f"The optimizer does not hold the gate of site {name!r}: build it after attach.")
+    return optimizers
+
+
+def _check(holds: bool, otherwise: str) -> None:
+    if not holds:
+        raise ValueError(otherwise)
+
+
+def _rates(rate: float | Mapping[str, float], gates: Gates) -> dict[str, float]:
+    if isinstance(rate, Mapping):
+        rates = {name: float(r) for pattern, r in reversed(list(rate.items())) for name in matching(pattern, gates.sites, "site")}
+        missing = next((name for name in gates.sites if name not in rates), None)
+        _check(missing is None, f'rate says nothing of site {missing!r}: add a pattern for it, such as "*".')
+    else:
+        rates = dict.fromkeys(gates.sites, float(rate))
+    for name, value in rates.items():
+        _check(0 <= value < float("inf"), f"The rate of site {name!r} is {value}: choose one of at least 0.")
+    return rates
+
+
+def _own_parameters(module: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:
+    """A module's own parameters; attention's output projection is its own, though a module of its own."""
+    for name, parameter in module.named_parameters(recurse=isinstance(module, nn.MultiheadAttention)):
+        if "context_gate" not in name:
+            yield name, parameter
+
+
+def _evaluated(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Run a closure now, so that its gradients can be read, and give the optimizer its result in its place."""
+    closure = kwargs.get("closure") if "closure" in kwargs else args[1] if len(args) > 1 else None
+    if closure is None:
+        return args, kwargs
+    with torch.enable_grad():
+        loss = closure()
+    replaced = {k: v for k, v in kwargs.items() if k != "closure"} | {"closure": lambda: loss}
+    return args[:1], replaced
+
+
+def _overflowed(optimizer: Optimizer) -> bool:
+    """Whether a GradScaler tells a fused optimizer that this step is to be skipped."""
+    found = getattr(optimizer, "found_inf", None)
+    return found is not None and bool(found)

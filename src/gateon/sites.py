@@ -1,0 +1,294 @@
+"""Sites: where a network can be gated, and which parameters each place owns."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from typing import Any
+
+from torch import nn
+
+from .layers import is_activation, is_layer, is_norm, unit_dim, units_of
+from .wiring import Wiring, is_leaf, trace
+
+__all__ = ["Site", "find_sites", "matching"]
+
+# f(g a) = g f(a) for g >= 0: a gate before such a function is the same as one behind it.
+HOMOGENEOUS = {"relu", "leaky_relu", "prelu", "rrelu"}
+# f(0) = 0: a closed gate before such a function still silences the unit.
+KEEPS_ZERO = HOMOGENEOUS | {"gelu", "silu", "tanh", "elu", "selu", "celu", "relu6", "hardtanh", "hardswish", "mish"}
+ACTIVATIONS = KEEPS_ZERO | {"sigmoid", "softplus", "hardsigmoid", "logsigmoid", "square"}
+NORMS = {"batch_norm", "layer_norm", "group_norm", "instance_norm", "rms_norm", "normalize"}
+SUMS = {"add", "iadd", "radd", "sub", "isub"}
+# What may stand between a unit and whoever reads it without mixing units.
+TRANSPARENT = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.Identity)
+POOLS = tuple(getattr(nn, f"{kind}Pool{d}d") for kind in ("Max", "Avg", "AdaptiveMax", "AdaptiveAvg") for d in (1, 2, 3))
+POOL_NAMES = {f"{kind}_pool{d}d" for kind in ("max", "avg", "adaptive_max", "adaptive_avg") for d in (1, 2, 3)}
+
+
+@dataclass(frozen=True)
+class Site:
+    """A place in the network whose output a gate multiplies, with the modules whose parameters it owns.
+
+    Args:
+        name: the first layer it owns, or the place the user named.
+        place: the module behind which the gate sits; in front of which, if `in_front`. Empty: nothing to gate or observe.
+        owns: names of the modules whose own parameters belong to the site.
+        units: how many units the place has, along dimension `dim` of its output.
+        gated: whether a gate multiplies the units. A norm behind a sum, for one, is only observed.
+        head: whether it is an output layer.
+        readers: the layers that read the units; `next-layer` relevance needs them.
+        activation: the module that makes the units' last non-linearity, if it is a module.
+        note: what a reader of print(gates) should know.
+    """
+
+    name: str
+    place: str
+    owns: tuple[str, ...]
+    units: int
+    dim: int = -1
+    in_front: bool = False
+    gated: bool = True
+    head: bool = False
+    readers: tuple[str, ...] = ()
+    activation: str = ""
+    note: str = ""
+
+
+def find_sites(
+    model: nn.Module,
+    sites: str | Sequence[str] | Mapping[str, str | Sequence[str]] | None,
+    example: Any = None,
+    *,
+    head: bool = False,
+) -> list[Site]:
+    """The sites of a model: all that can be found, those that match patterns, or those of a mapping place -> owned layers.
+
+    Without `sites` every parameter of the model belongs to one; the last layers are heads, gated only if `head`.
+    """
+    if isinstance(sites, Mapping):
+        return [_named_site(model, place, owned) for place, owned in sites.items()]
+    found = _discover(model, trace(model, example), gate_heads=head)
+    if sites is None:
+        return found
+    patterns = [sites] if isinstance(sites, str) else list(sites)
+    layers = [s for s in found if s.place and any(is_layer(model.get_submodule(o)) for o in s.owns)]
+    chosen: dict[str, Site] = {}
+    for pattern in patterns:
+        names = {name: s for s in layers for name in (s.name, s.place, *s.owns)}
+        for name in matching(pattern, list(names), "layer"):
+            chosen[names[name].name] = replace(names[name], gated=True, head=False)
+    return [chosen[s.name] for s in layers if s.name in chosen]
+
+
+def matching(pattern: str, names: Iterable[str], kind: str) -> list[str]:
+    """The names that match a shell-like pattern; a pattern that matches nothing is an error that shows the nearest names.
+
+    >>> matching("fc*", ["fc1", "fc2", "out"], "layer")
+    ['fc1', 'fc2']
+    """
+    names = list(names)
+    found = [name for name in names if fnmatchcase(name, pattern)]
+    if not found:
+        near = difflib.get_close_matches(pattern, names, n=3, cutoff=0.3) or names[:3]
+        raise ValueError(f"No {kind} matches {pattern!r}: write a pattern for names such as {', '.join(map(repr, near))}.")
+    return found
+
+
+def _named_site(model: nn.Module, place: str, owned: str | Sequence[str]) -> Site:
+    modules = dict(model.named_modules())
+    (place,) = matching(place, [n for n in modules if n], "module")[:1]
+    patterns = [owned] if isinstance(owned, str) else list(owned)
+    leaves = [name for name, module in modules.items() if name and is_leaf(module)]
+    owns = tuple(dict.fromkeys(name for pattern in patterns for name in matching(pattern, leaves, "module")))
+    makers = [modules[name] for name in (*owns, place) if units_of(modules[name]) is not None]
+    if not makers:
+        raise ValueError(
+            f"Site {place!r} owns no layer that says how many units it has: name its Linear, convolution or embedding."
+        )
+    units = units_of(makers[-1] if is_layer(modules[place]) else makers[0])
+    assert units is not None
+    return Site(place, place, owns, units, unit_dim(makers[0]))
+
+
+def _discover(model: nn.Module, wiring: Wiring, *, gate_heads: bool) -> list[Site]:
+    modules = dict(model.named_modules())
+    found: dict[tuple[str, bool], Site] = {}
+    heads = _heads(wiring)
+    seen: set[str] = set()
+    for index, call in enumerate(wiring.calls):
+        if call.module is None or call.name in seen or not is_layer(call.module):
+            continue
+        seen.add(call.name)
+        site = _place(wiring, index, is_head=call.name in heads)
+        if call.name in heads:
+            site = replace(site, head=True, gated=gate_heads)
+        other = found.get((site.place, site.in_front))
+        if other is not None:  # several layers summed before one norm or activation, like the embeddings of BERT
+            site = replace(other, owns=tuple(dict.fromkeys(other.owns + site.owns)))
+        found[site.place, site.in_front] = site
+    sites = list(found.values())
+    owned = {name for site in sites for name in site.owns}
+    for name, module in modules.items():
+        own = [p for p, _ in module.named_parameters(recurse=isinstance(module, nn.MultiheadAttention))]
+        inside_owned = any(name.startswith(o + ".") for o in owned if isinstance(modules[o], nn.MultiheadAttention))
+        if not own or name in owned or inside_owned:
+            continue
+        if is_norm(module) and wiring.times(name) > 0:
+            index = next(i for i, call in enumerate(wiring.calls) if call.name == name)
+            readers = tuple(dict.fromkeys(wiring.calls[i].name for i in _readers(wiring, index)))
+            note = "norm behind a sum"
+            sites.append(Site(name, name, (name,), units_of(module) or 0, gated=False, readers=readers, note=note))
+        else:
+            sites.append(Site(name, "", (name,), 0, gated=False, note="no units of its own"))
+    if not any(site.gated for site in sites):
+        raise ValueError(f"{type(model).__name__} has no hidden layer to gate: name sites=, or pass head=True to gate its output.")
+    order = {call.name: i for i, call in reversed(list(enumerate(wiring.calls)))}
+    return sorted(sites, key=lambda site: order.get(site.name, len(order)))
+
+
+def _heads(wiring: Wiring) -> set[str]:
+    """Layers whose result reaches the output through no other layer."""
+    heads, queue, seen = set(), list(wiring.outputs), set()
+    while queue:
+        index = queue.pop()
+        if index in seen:
+            continue
+        seen.add(index)
+        call = wiring.calls[index]
+        if is_layer(call.module):
+            heads.add(call.name)
+        else:
+            queue.extend(call.inputs)
+    return heads
+
+
+def _place(wiring: Wiring, index: int, *, is_head: bool) -> Site:
+    """Where the gate of the layer at `index` goes: behind the norms and activations that only it feeds."""
+    calls = wiring.calls
+    layer = calls[index]
+    assert layer.module is not None
+    units = units_of(layer.module) or 0
+    if units == 0:
+        raise ValueError(f"Layer {layer.name!r} has no units: give it at least one output, or leave it out of sites=.")
+    dim = unit_dim(layer.module)
+    chain = [index] if is_head else _chain(wiring, index, units)
+    if "sum" in {_kind(wiring, i) for i in chain} and not _hookable(wiring, chain[-1], layer.name):
+        chain = chain[: next(n for n, i in enumerate(chain) if _kind(wiring, i) == "sum")]
+    owns = tuple(calls[i].name for i in chain if calls[i].module is not None and any(True for _ in _own(calls[i].module)))
+    readers = tuple(dict.fromkeys(calls[i].name for i in _readers(wiring, chain[-1])))
+    last = calls[chain[-1]]
+    site = Site(layer.name, layer.name, owns, units, dim, readers=readers)
+    if last.module is not None and is_activation(last.module):
+        site = replace(site, activation=last.name)
+    end = max(n for n, i in enumerate(chain) if n == 0 or _hookable(wiring, i, layer.name))
+    behind, tail = calls[chain[end]].name, chain[end + 1 :]
+    if all(_function_name(wiring, i) in HOMOGENEOUS for i in tail):
+        return replace(site, place=behind)
+    reader = _only_reader(wiring, chain[-1])
+    if reader is not None:
+        return replace(site, place=calls[reader].name, in_front=True)
+    unhookable = ", ".join(_function_name(wiring, i) for i in tail)
+    if all(_function_name(wiring, i) in KEEPS_ZERO for i in tail):
+        return replace(site, place=behind, note=f"gated before {unhookable}")
+    raise ValueError(
+        f"The gate of layer {layer.name!r} has nowhere to sit behind its {unhookable}: "
+        "make that a module, such as nn.Sigmoid(), or name sites=."
+    )
+
+
+def _chain(wiring: Wiring, index: int, units: int) -> list[int]:
+    """The layer and every norm, activation, or sum with other layers, that only it feeds, up to the last norm or activation."""
+    chain, kept, current = [index], 1, index
+    while len(users := wiring.users(current)) == 1 and current not in wiring.outputs:
+        current = users[0]
+        kind = _kind(wiring, current)
+        module = wiring.calls[current].module
+        if kind == "other" or (kind == "sum" and not _sums_layers_only(wiring, current)):
+            break
+        if kind == "norm" and module is not None and units_of(module) != units:
+            break
+        if kind == "transparent":
+            continue
+        chain.append(current)
+        if kind != "sum":
+            kept = len(chain)
+    return chain[:kept]
+
+
+def _kind(wiring: Wiring, index: int) -> str:
+    call = wiring.calls[index]
+    if isinstance(call.module, TRANSPARENT) or (call.module is None and call.name in {"dropout", "contiguous"}):
+        return "transparent"
+    if is_norm(call.module) or (call.module is None and call.name in NORMS):
+        return "norm"
+    if is_activation(call.module) or (call.module is None and call.name in ACTIVATIONS):
+        return "activation"
+    return "sum" if call.module is None and call.name in SUMS else "other"
+
+
+def _sums_layers_only(wiring: Wiring, index: int) -> bool:
+    """Whether every summand is a layer that feeds nothing else, or such a sum: a residual connection is not."""
+
+    def belongs(i: int) -> bool:
+        inner = is_layer(wiring.calls[i].module) or (_kind(wiring, i) == "sum" and _sums_layers_only(wiring, i))
+        return inner and wiring.users(i) == [index]
+
+    return all(belongs(i) for i in wiring.calls[index].inputs)
+
+
+def _hookable(wiring: Wiring, index: int, layer: str) -> bool:
+    """A module that runs as often as the layer does: one that runs more often serves other layers too."""
+    call = wiring.calls[index]
+    return call.module is not None and wiring.times(call.name) == wiring.times(layer)
+
+
+def _function_name(wiring: Wiring, index: int) -> str:
+    call = wiring.calls[index]
+    return call.name if call.module is None else type(call.module).__name__.lower().replace("leakyrelu", "leaky_relu")
+
+
+def _only_reader(wiring: Wiring, index: int) -> int | None:
+    """The single layer that reads this call's result, through nothing but dropout and flattening."""
+    while len(users := wiring.users(index)) == 1 and index not in wiring.outputs:
+        index = users[0]
+        call = wiring.calls[index]
+        if is_layer(call.module) and not isinstance(call.module, nn.MultiheadAttention) and wiring.times(call.name) == 1:
+            return index
+        if _kind(wiring, index) != "transparent" and not _flattens(wiring, index):
+            return None
+    return None
+
+
+def _flattens(wiring: Wiring, index: int) -> bool:
+    call = wiring.calls[index]
+    return isinstance(call.module, nn.Flatten) or (call.module is None and call.name in {"flatten", "view", "reshape"})
+
+
+def _readers(wiring: Wiring, index: int) -> list[int]:
+    """Every layer that reads the units made at `index`, through whatever keeps them apart; none if something mixes them."""
+    queue, readers, seen = wiring.users(index), [], set()
+    while queue:
+        current = queue.pop(0)
+        if current in seen:
+            continue
+        seen.add(current)
+        call = wiring.calls[current]
+        if is_layer(call.module):
+            readers.append(current)
+        elif (
+            _kind(wiring, current) != "other"
+            or _flattens(wiring, current)
+            or isinstance(call.module, POOLS)
+            or (call.module is None and call.name in POOL_NAMES)
+        ):
+            queue.extend(wiring.users(current))
+        else:
+            return []
+    return readers
+
+
+def _own(module: nn.Module | None) -> Iterable[nn.Parameter]:
+    return () if module is None else module.parameters(recurse=isinstance(module, nn.MultiheadAttention))
