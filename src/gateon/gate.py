@@ -71,14 +71,13 @@ class Gate(nn.Module):
         shape[dim] = self.site.units
         return gain.reshape(shape)
 
-    def observe(self, measure: Measure | None) -> None:
-        """Start observing: from now on every backward pass adds sum over samples of mu to `tap.grad`; None stops it."""
-        self.measure = measure or self.measure
-        self.tap = None if measure is None else self._observed_like().requires_grad_()
+    def observe(self, measure: Measure, tap: Tensor) -> None:
+        """Start observing: from now on every backward pass adds the sum over samples of mu to the gradient of `tap`, (units,)."""
+        self.measure, self.tap = measure, tap
 
-    def _observed_like(self) -> Tensor:
-        like = next(iter(self.parameters()), None)
-        return torch.zeros(self.site.units, device=None if like is None else like.device)
+    def stop_observing(self) -> None:
+        """Gather no relevance any more."""
+        self.tap = None
 
     def _apply_gains(self, x: Tensor, dim: int) -> Tensor:
         dim, batch = dim % x.dim(), self.batch_dim % x.dim()

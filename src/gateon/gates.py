@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, Literal, Protocol
 
@@ -12,13 +13,14 @@ import torch
 from torch import Tensor, nn
 
 from .gate import Gate
+from .layers import is_layer, unit_dim
 from .norm import ContextNorm
 from .sites import Site, find_sites, matching
 
 __all__ = ["Gates", "attach", "gates_of"]
 
 BEHIND, IN_FRONT, TAP = "context_gate", "context_gate_in_front", "context_tap"
-OPEN = 10.0  # tanh(10) is 1 in float32 and below
+OPEN = 20.0  # tanh(20) is exactly 1, in float64 too
 
 
 class Listener(Protocol):
@@ -68,29 +70,32 @@ class Gates:
 
     def switch(self, context: int | Sequence[int] | Tensor) -> None:
         """Make a context active: one index for all samples, or one for each sample of the next batches."""
-        rows = torch.as_tensor(context)
-        if rows.dim() > 1 or rows.numel() == 0 or rows.is_floating_point() or rows.dtype == torch.bool:
+        rows = self._checked(context)
+        if not self._is_active(rows):
+            self._set(rows)
+            for listener in self.listeners:
+                listener.switched()
+
+    def show(self, context: int | Sequence[int] | Tensor) -> None:
+        """Look at the model in another context, to evaluate it; for learning this is no switch."""
+        self._set(self._checked(context))
+
+    def _checked(self, context: Any) -> Tensor:
+        try:
+            rows = torch.as_tensor(context)
+        except (TypeError, ValueError, RuntimeError):
+            rows = torch.empty(0)
+        if rows.dim() > 1 or rows.numel() == 0 or rows.is_floating_point() or rows.is_complex() or rows.dtype == torch.bool:
             raise ValueError(f"A context is an index, or one index for each sample, not {_brief(context)}.")
-        rows = rows.long()
         low, high = int(rows.min()), int(rows.max())
         if low < 0 or high >= self.contexts:
             raise IndexError(
                 f"Context {low if low < 0 else high} does not exist: there are {self.contexts}; add_context() adds one."
             )
-        if not self._is_active(rows):
-            self._set(low if rows.dim() == 0 else rows)
-            for listener in self.listeners:
-                listener.switched()
+        return rows.to(torch.long, copy=True)  # the caller may use its tensor for the next batch
 
-    def show(self, context: int | Tensor) -> None:
-        """Look at the model in another context, to evaluate it; for learning this is no switch."""
-        if isinstance(context, int) and not 0 <= context < self.contexts:
-            raise IndexError(f"Context {context} does not exist: there are {self.contexts}; add_context() adds one.")
-        self._set(context)
-
-    def _set(self, context: int | Tensor) -> None:
-        self.context = context
-        rows = torch.as_tensor(context)
+    def _set(self, rows: Tensor) -> None:
+        self.context = int(rows) if rows.dim() == 0 else rows
         for module in self.model.modules():
             if isinstance(module, Gate):
                 like = module.weight if module.weight is not None else module.context
@@ -100,9 +105,7 @@ class Gates:
 
     def gain(self, context: int | None = None) -> dict[str, Tensor]:
         """The gains of a context, by site; of the active one by default."""
-        if context is not None and not 0 <= context < self.contexts:
-            raise IndexError(f"Context {context} does not exist: there are {self.contexts}; add_context() adds one.")
-        rows = None if context is None else torch.tensor([context])
+        rows = None if context is None else self._checked(context).reshape(-1)
         with torch.no_grad():
             return {name: gate.gain(rows).squeeze(0) for name, gate in self.gates.items()}
 
@@ -141,6 +144,7 @@ class Gates:
                 for key, hook in list(hooks.items()):
                     if hook in HOOKS:
                         del hooks[key]
+                        module._forward_pre_hooks_with_kwargs.pop(key, None)
             for name in (BEHIND, IN_FRONT, TAP):
                 module._modules.pop(name, None)
         self.model.__dict__.pop("context_gates", None)
@@ -214,10 +218,14 @@ def attach(
     """
     if getattr(model, "context_gates", None) is not None or any(isinstance(m, Gate) for m in model.modules()):
         raise ValueError("This model has gates already: use gateon.gates_of(model), or detach() them first.")
-    if contexts < 1:
-        raise ValueError(f"contexts is at least 1, not {contexts}.")
+    if not isinstance(contexts, int) or contexts < 1:
+        raise ValueError(f"contexts is a number of at least 1, not {contexts!r}.")
     if start not in ("random", "open") and not (isinstance(start, float) and 0 < start < 1):
         raise ValueError(f'start is "random", "open" or a gain between 0 and 1, not {start!r}.')
+    if not 0 < width < math.inf or power < 1:
+        raise ValueError(
+            f"width is above 0 and power at least 1, not {width} and {power}: every gate would start or stay shut or open."
+        )
     if any(isinstance(p, nn.parameter.UninitializedParameter) for p in model.parameters()):
         raise ValueError("This model has lazy layers that know their units only after a first forward pass: run one before attach.")
     found = find_sites(model, sites, example, head=head)
@@ -228,9 +236,11 @@ def attach(
     gates = Gates(model, found, rows)
     for site, v in made:
         gate = Gate(site, v.to(like.device, like.dtype), power, batch_dim)
-        if before_norm and site.place != site.name:
-            _install(model.get_submodule(site.name), BEHIND, gate, _behind)
-            _install(model.get_submodule(site.place), TAP, Gate(site, None, power, batch_dim), _observe)
+        if before_norm and site.place != site.name and sum(is_layer(model.get_submodule(o)) for o in site.owns) == 1:
+            layer, tap = model.get_submodule(site.name), Gate(site, None, power, batch_dim)
+            gate.site = replace(site, place=site.name, in_front=False, dim=unit_dim(layer))
+            _install(layer, BEHIND, gate, _behind)
+            _install(model.get_submodule(site.place), TAP, tap, _observe_in_front if site.in_front else _observe)
         elif site.in_front:
             _install(model.get_submodule(site.place), IN_FRONT, gate, _in_front)
         else:
@@ -295,8 +305,8 @@ def _shares(density: float | Mapping[str, float], sites: list[Site]) -> dict[str
 def _install(place: nn.Module, name: str, gate: Gate, hook: Callable[..., Any]) -> None:
     gate.train(place.training)
     place.add_module(name, gate)
-    if hook is _in_front:
-        place.register_forward_pre_hook(hook)
+    if hook in (_in_front, _observe_in_front):
+        place.register_forward_pre_hook(hook, with_kwargs=True)
     else:
         place.register_forward_hook(hook)
 
@@ -312,10 +322,20 @@ def _observe(module: nn.Module, args: Any, output: Any) -> Any:
     return _on_first_tensor(module._modules[TAP], output)
 
 
-def _in_front(module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
-    gate = module._modules[IN_FRONT]
+def _in_front(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    return _on_input(module._modules[IN_FRONT], args, kwargs)
+
+
+def _observe_in_front(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    return _on_input(module._modules[TAP], args, kwargs)
+
+
+def _on_input(gate: nn.Module | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
     assert gate is not None
-    return (gate(args[0]), *args[1:])
+    if args:
+        return (gate(args[0]), *args[1:]), kwargs
+    first = next(iter(kwargs))
+    return (), kwargs | {first: gate(kwargs[first])}
 
 
 def _on_first_tensor(gate: nn.Module | None, output: Any) -> Any:
@@ -347,7 +367,7 @@ def _check_not_orphaned(model: nn.Module, args: Any) -> None:
         )
 
 
-HOOKS = (_behind, _in_front, _observe, _check_all_fired, _check_not_orphaned)
+HOOKS = (_behind, _in_front, _observe, _observe_in_front, _check_all_fired, _check_not_orphaned)
 
 
 def _where(site: Site) -> str:

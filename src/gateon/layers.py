@@ -9,9 +9,9 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 
-from .norm import ContextNorm
+from .norm import ContextNorm, UnitLength
 
-__all__ = ["is_activation", "is_layer", "is_norm", "spread", "unit_dim", "units_of"]
+__all__ = ["is_activation", "is_layer", "is_norm", "rescales", "spread", "unit_dim", "units_of"]
 
 
 def units_of(module: nn.Module) -> int | None:
@@ -49,25 +49,43 @@ def is_layer(module: nn.Module | None) -> bool:
 
 def is_norm(module: nn.Module | None) -> bool:
     """Whether the module normalises units that another layer made."""
+    if isinstance(module, UnitLength):
+        return True
     return module is not None and units_of(module) is not None and not is_layer(module)
 
 
 def is_activation(module: nn.Module | None) -> bool:
-    """Whether the module acts on each unit alone, like ReLU: not Softmax, which mixes them."""
-    if module is None or isinstance(module, nn.MultiheadAttention) or "softm" in type(module).__name__.lower():
+    """Whether the module acts on each unit alone, like ReLU: not Softmax or GLU, which mix them."""
+    if module is None or isinstance(module, nn.MultiheadAttention | nn.GLU) or "softm" in type(module).__name__.lower():
         return False
     return type(module).__module__ in {"torch.nn.modules.activation", "transformers.activations"}
 
 
 def unit_dim(module: nn.Module) -> int:
-    """The dimension of the module's output that counts units, from the end, so that it holds with and without a batch.
+    """The dimension of the module's output that counts units; from the end where it can be, so that a batch is not needed.
 
     >>> unit_dim(nn.Linear(3, 4)), unit_dim(nn.Conv2d(3, 8, 5)), unit_dim(nn.Conv1d(3, 8, 5))
     (-1, -3, -2)
     """
     if isinstance(module, _ConvNd):
         return -1 - len(module.kernel_size)
+    if isinstance(module, _NormBase | ContextNorm | nn.GroupNorm):
+        return 1
+    if isinstance(module, nn.LayerNorm | nn.RMSNorm):
+        return _layer_norm_axis(module) - len(module.normalized_shape)
     return -1
+
+
+def rescales(norm: nn.Module, units: int, dim: int) -> bool:
+    """Whether the norm has these units, made along dimension `dim`, for its own.
+
+    >>> rescales(nn.LayerNorm((5, 8)), 8, -1), rescales(nn.LayerNorm((8, 5, 5)), 8, -3), rescales(nn.LayerNorm(5), 8, -3)
+    (True, True, False)
+    """
+    if isinstance(norm, nn.LayerNorm | nn.RMSNorm):
+        shape = norm.normalized_shape
+        return len(shape) >= -dim and shape[dim] == units
+    return units_of(norm) in (None, units)
 
 
 def spread(module: nn.Module, name: str, values: Tensor) -> Tensor | None:

@@ -1,8 +1,8 @@
 """Ledgers keep the books of availability: one for the units of a site, one for the parameters of a layer.
 
 Both measure a relevance, normalise it to mean one and move their availabilities by it; both tell each parameter by how much its
-update is to be scaled. `running` is A as it is integrated; `applied` is what scales updates: the same tensor, or its state at the
-last switch.
+update is to be scaled. `running` is A as it is integrated; `applied` is what scales updates: its state after the last step, or at
+the last switch. Gradients are read before the optimizer moves anything: some optimizers use them as scratch memory.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from . import availability, relevance
 from .layers import spread
 from .observers import Observer
+from .relevance import at_least_float32
 from .sites import Site
 
 __all__ = ["ParameterLedger", "UnitLedger"]
@@ -25,10 +26,10 @@ BLOCK = 1 << 17  # elements: small enough for several operations in a row to sta
 class UnitLedger:
     """The units of one site (n-GateON): all parameters of a unit share its availability."""
 
-    def __init__(self, site: Site, rate: float, *, at_once: bool, device: torch.device) -> None:
-        self.site, self.rate = site, rate
-        self.running = torch.ones(site.units, device=device)
-        self.applied = self.running if at_once else self.running.clone()
+    def __init__(self, site: Site, rate: float, *, at_once: bool, like: Tensor) -> None:
+        self.site, self.rate, self.at_once = site, rate, at_once
+        self.running = torch.ones(site.units, device=like.device, dtype=at_least_float32(like.dtype))
+        self.applied = self.running.clone()
         self.plastic = True
         self.observer: Observer | None = None
         self.owned: dict[nn.Parameter, tuple[nn.Module, str]] = {}
@@ -59,15 +60,24 @@ class UnitLedger:
     def measure(self) -> Tensor | None:
         """The sum of mu over units in this step; None if nothing was observed."""
         self._mu = None if self.observer is None or self.rate == 0 else self.observer.take()
-        return None if self._mu is None else self._mu.sum()
+        if self._mu is None:
+            return None
+        # Activity is finite where the gradient may not be: one small parameter tells.
+        smallest = min(self.owned, key=Tensor.numel)
+        return self._mu.sum() if smallest.grad is None else self._mu.sum() + 0 * _dense(smallest).sum()
 
     def advance(self, total: float, epsilon: float, floor: float) -> None:
         """A <- clip(A (1 - rate (mu - epsilon)), floor, 1)."""
         if self._mu is not None and total > 0:
-            mu = relevance.normalise(self._mu, torch.as_tensor(total, device=self._mu.device))
+            mu = relevance.normalise(self._mu, total)
             self.running.copy_(availability.update(self.running, mu, self.rate, epsilon, floor))
-            self.plastic = self.plastic and self.applied is not self.running
         self._mu = None
+
+    def stepped(self) -> None:
+        """The step is over: with apply="step" the next one uses the availability of now."""
+        if self.at_once:
+            self.applied.copy_(self.running)
+            self.plastic = False
 
     def snapshot(self) -> None:
         """From now on the running availability of this moment is applied."""
@@ -81,9 +91,7 @@ class UnitLedger:
     def to(self, device: torch.device) -> None:
         """Follow the model to another device."""
         if self.running.device != device:
-            at_once = self.applied is self.running
-            self.running = self.running.to(device)
-            self.applied = self.running if at_once else self.applied.to(device)
+            self.running, self.applied = self.running.to(device), self.applied.to(device)
             self._views.clear()
 
 
@@ -99,10 +107,9 @@ class ParameterLedger:
 
     def add(self, parameter: nn.Parameter, name: str) -> None:
         """Take the parameter on under its name in the model."""
-        wide = torch.float32 if parameter.dtype in (torch.float16, torch.bfloat16) else parameter.dtype
         self.names[parameter] = name
-        self.running[parameter] = torch.ones_like(parameter, dtype=wide, requires_grad=False)
-        self.applied[parameter] = self.running[parameter] if self.at_once else self.running[parameter].clone()
+        self.running[parameter] = torch.ones_like(parameter, dtype=at_least_float32(parameter.dtype), requires_grad=False)
+        self.applied[parameter] = self.running[parameter].clone()
         self.plastic[parameter] = True
 
     def scale_of(self, parameter: nn.Parameter) -> Tensor:
@@ -118,19 +125,30 @@ class ParameterLedger:
         moved = [p for p in self.names if p.grad is not None]
         if not moved or self.rate == 0:
             return None
-        parts = [torch.linalg.vector_norm(g * theta).square() for p in moved for g, theta in _blocks(_dense(p), p)]
+        parts = [
+            torch.linalg.vector_norm(g * theta, dtype=self.running[p].dtype).square()
+            for p in moved
+            for g, theta in _blocks(_dense(p), p)
+        ]
         return torch.stack(parts).sum()
 
-    def advance(self, parameter: nn.Parameter, before: Tensor, total: float, epsilon: float, floor: float) -> None:
-        """`availability.update` in place, block by block, with mu = (gradient * parameter before the step)^2 / mean."""
-        if parameter.grad is None or self.rate == 0 or not total > 0:
+    def advance(self, total: float, epsilon: float, floor: float) -> None:
+        """`availability.update` in place, block by block, with mu = (gradient * parameter)^2 / mean."""
+        if not total > 0:
             return
-        per_mean = sum(p.numel() for p in self.names if p.grad is not None) / total
-        for A, theta, gradient in _blocks(self.running[parameter], before, _dense(parameter)):
-            mu = (gradient * theta).to(A.dtype).square_()
-            A.mul_(mu.mul_(-self.rate * per_mean).add_(1 + self.rate * epsilon)).clamp_(floor, 1)
+        moved = [p for p in self.names if p.grad is not None]
+        per_mean = sum(p.numel() for p in moved) / total
+        for p in moved:
+            for A, theta, gradient in _blocks(self.running[p], p, _dense(p)):
+                mu = (gradient * theta).to(A.dtype).square_()
+                A.mul_(mu.mul_(-self.rate * per_mean).add_(1 + self.rate * epsilon)).clamp_(floor, 1)
+
+    def stepped(self) -> None:
+        """The step is over: with apply="step" the next one uses the availabilities of now."""
         if self.at_once:
-            self.plastic[parameter] = False
+            for parameter, A in self.running.items():
+                self.applied[parameter].copy_(A)
+                self.plastic[parameter] = False
 
     def snapshot(self) -> None:
         """From now on the running availabilities of this moment are applied."""
@@ -147,7 +165,7 @@ class ParameterLedger:
         """Follow the model to another device."""
         for parameter in self.names:
             self.running[parameter] = self.running[parameter].to(device)
-            self.applied[parameter] = self.running[parameter] if self.at_once else self.applied[parameter].to(device)
+            self.applied[parameter] = self.applied[parameter].to(device)
 
 
 def _dense(parameter: nn.Parameter) -> Tensor:

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
 
-__all__ = ["ContextNorm", "context_norms", "kept_statistics"]
+__all__ = ["ContextNorm", "UnitLength", "context_norms", "kept_statistics"]
 
 Statistics = Literal["context", "batch"]
 
@@ -52,6 +52,8 @@ class ContextNorm(nn.Module):
         super().__init__()
         if statistics not in ("context", "batch"):
             raise ValueError(f'statistics is "context" or "batch", not {statistics!r}.')
+        if contexts < 1:
+            raise ValueError(f"contexts is at least 1, not {contexts}.")
         self.num_features, self.eps, self.momentum, self.statistics = num_features, eps, momentum, statistics
         self.weight = nn.Parameter(torch.ones(num_features)) if affine else None
         self.bias = nn.Parameter(torch.zeros(num_features)) if affine else None
@@ -66,10 +68,21 @@ class ContextNorm(nn.Module):
             return F.batch_norm(x, None, None, self.weight, self.bias, True, 0.0, self.eps)
         if self.context.dim() == 0:
             return self._normalise(x, self.context)
+        if len(self.context) != len(x):
+            raise ValueError(
+                f"{len(self.context)} contexts were given for a batch of {len(x)}: "
+                "switch to one context, or to one for each sample."
+            )
         if not self.training:
             return self._with_own_statistics(x)
+        contexts, samples = self.context.unique(return_counts=True)
+        if x[:1, :1].numel() == 1 and (samples == 1).any():
+            raise ValueError(
+                f"Context {int(contexts[samples == 1][0])} has a single sample in this batch, which has no variance: "
+                "give each context at least two, or eval()."
+            )
         y = torch.empty_like(x)
-        for k in self.context.unique():
+        for k in contexts:
             rows = self.context == k
             y[rows] = self._normalise(x[rows], k)
         return y
@@ -84,11 +97,15 @@ class ContextNorm(nn.Module):
         return f"{self.num_features}, contexts={len(self.running_mean)}, statistics={self.statistics!r}"
 
     def _normalise(self, x: Tensor, k: Tensor) -> Tensor:
-        mean, var = self.running_mean[k], self.running_var[k]  # copies, moved by batch_norm in training
+        row = k.reshape(1)
+        mean, var = (
+            self.running_mean.index_select(0, row)[0],
+            self.running_var.index_select(0, row)[0],
+        )  # copies, which it moves
         y = F.batch_norm(x, mean, var, self.weight, self.bias, self.training, self.momentum, self.eps)
         if self.training:
-            self.running_mean[k] = mean
-            self.running_var[k] = var
+            self.running_mean.index_copy_(0, row, mean[None])
+            self.running_var.index_copy_(0, row, var[None])
         return y
 
     def _with_own_statistics(self, x: Tensor) -> Tensor:
@@ -111,6 +128,18 @@ class ContextNorm(nn.Module):
         super()._load_from_state_dict(state, prefix, *rest)
 
 
+class UnitLength(nn.Module):
+    """Activity scaled to length one over the units of each sample.
+
+    >>> UnitLength()(torch.tensor([[3.0, 4.0]]))
+    tensor([[0.6000, 0.8000]])
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x / |x|."""
+        return F.normalize(x, dim=1)
+
+
 def context_norms(model: nn.Module, contexts: int = 1, *, statistics: Statistics = "context") -> nn.Module:
     """Put a ContextNorm in the place of every BatchNorm of the model, with its scale, shift and statistics; returns the model.
 
@@ -120,12 +149,15 @@ def context_norms(model: nn.Module, contexts: int = 1, *, statistics: Statistics
     >>> context_norms(model)[1]
     ContextNorm(4, contexts=1, statistics='context')
     """
+    if "context_gates" in model.__dict__:
+        raise ValueError("This model has gates already, and they would be lost with its norms: call context_norms before attach.")
     if isinstance(model, _BatchNorm):
         return _converted(model, contexts, statistics)
+    new = {norm: _converted(norm, contexts, statistics) for norm in model.modules() if isinstance(norm, _BatchNorm)}
     for parent in list(model.modules()):
-        for name, child in list(parent.named_children()):
+        for name, child in parent._modules.items():
             if isinstance(child, _BatchNorm):
-                setattr(parent, name, _converted(child, contexts, statistics))
+                setattr(parent, name, new[child])
     return model
 
 
@@ -149,6 +181,8 @@ def kept_statistics(model: nn.Module) -> Callable[[], None]:
 def _converted(norm: _BatchNorm, contexts: int, statistics: Statistics) -> ContextNorm:
     if norm.momentum is None:
         raise ValueError("A BatchNorm with momentum=None averages over all of time; give it a momentum before converting it.")
+    if norm.running_mean is None:  # it never had statistics of its own and uses the batch's
+        statistics = "batch"
     new = ContextNorm(norm.num_features, contexts, eps=norm.eps, momentum=norm.momentum, affine=norm.affine, statistics=statistics)
     if norm.affine:
         new.weight, new.bias = norm.weight, norm.bias  # the same objects: an optimizer that holds them still does

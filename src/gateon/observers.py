@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from functools import partial
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
+from torch.utils.hooks import unserializable_hook
 
 from . import relevance
 from .gate import Gate
 from .gates import Gates
+from .relevance import at_least_float32
 from .sites import Site
 
 __all__ = ["Observer", "Relevance", "Tapped", "Through", "observer"]
@@ -17,14 +21,14 @@ __all__ = ["Observer", "Relevance", "Tapped", "Through", "observer"]
 Relevance = Literal["gradient", "activity", "next-layer", "next-layer-gated"]
 
 
-def observer(gates: Gates, site: Site, measure: Relevance, marker: nn.Parameter) -> Observer:
+def observer(gates: Gates, site: Site, measure: Relevance, owned: Iterable[nn.Parameter]) -> Observer:
     """The observer of one site for one measure of relevance.
 
     Args:
         gates: the model's.
         site: which one.
         measure: "gradient" (eq. n-mu), "activity" (eq. bio-relevance), "next-layer" (eq. causallocal) or "next-layer-gated".
-        marker: a parameter whose gradient is fresh exactly when the observation is.
+        owned: the parameters of the units, whose gradients are fresh exactly when the observation is.
     """
     model = gates.model
     readers = [model.get_submodule(name) for name in site.readers]
@@ -33,72 +37,59 @@ def observer(gates: Gates, site: Site, measure: Relevance, marker: nn.Parameter)
             f"relevance={measure!r} needs to know which layer reads site {site.name!r}, and none could be found: "
             'use "gradient" or "activity".'
         )
+    tap = _tap(site.units, list(owned))
     if measure == "next-layer-gated":
-        return Through(gates, site)
+        return Through(gates, site, tap)
     return Tapped(
         gates.taps[site.name],
         "gradient" if measure == "gradient" else "activity",
         readers if measure == "next-layer" else [],
-        marker,
+        tap,
     )
 
 
 class Tapped:
     """Reads the relevance that a gate gathers in the backward pass; times the outgoing weights of the readers, if there are any."""
 
-    def __init__(
-        self, gate: Gate, measure: Literal["gradient", "activity"], readers: list[nn.Module], marker: nn.Parameter
-    ) -> None:
-        self.gate, self.readers = gate, readers
-        gate.observe(measure)
-        assert gate.tap is not None
-
-        def forget_stale(_: Tensor) -> None:
-            # A skipped or discarded step leaves an observation behind, but its gradients are zeroed by the user. The layers that
-            # make the units get their gradients after this hook runs, so that an empty gradient here means: a new batch begins.
-            tap = gate.tap
-            if tap is not None and tap.grad is not None and (marker.grad is None or not marker.grad.any()):
-                tap.grad = None
-
-        gate.tap.register_hook(forget_stale)
+    def __init__(self, gate: Gate, measure: Literal["gradient", "activity"], readers: list[nn.Module], tap: Tensor) -> None:
+        self.gate, self.readers, self.tap = gate, readers, tap
+        gate.observe(measure, tap)
 
     def take(self) -> Tensor | None:
         """Sum of mu over the samples seen since the last call; None if there were none."""
-        tap = self.gate.tap
-        if tap is None or tap.grad is None:
+        if self.tap.grad is None:
             return None
-        mu, tap.grad = tap.grad, None
+        mu, self.tap.grad = self.tap.grad, None
         if self.readers:
             mu = mu * sum(relevance.outgoing(reader, self.gate.site.units) for reader in self.readers)
         return _over_processes(mu)
 
     def remove(self) -> None:
         """Stop observing."""
-        self.gate.observe(None)
+        self.gate.stop_observing()
 
 
 class Through:
-    """Computes `relevance.next_layer_gated` in the forward pass, where the next layer's units are made."""
+    """Computes `relevance.next_layer_gated` in the forward pass, where the next layer's units are made; counted if learned from."""
 
-    def __init__(self, gates: Gates, site: Site) -> None:
-        self.gates, self.site, self.total = gates, site, None
+    def __init__(self, gates: Gates, site: Site, tap: Tensor) -> None:
+        self.gates, self.site, self.tap = gates, site, tap
         self.inputs: dict[str, Tensor] = {}
         self.hooks: list[Any] = []
         for name in site.readers:
             reader = gates.model.get_submodule(name)
             owner = next((s for s in gates.sites.values() if name in s.owns), None)
-            self.hooks.append(reader.register_forward_pre_hook(self._remember(name)))
+            # Partial methods and not closures: a copy of the model then gets observers of its own.
+            self.hooks.append(reader.register_forward_pre_hook(partial(self._remember, name)))
             if owner is not None and owner.activation and not owner.head:
                 activation = gates.model.get_submodule(owner.activation)
-                self.hooks.append(activation.register_forward_pre_hook(self._measure(name, reader, owner)))
+                self.hooks.append(activation.register_forward_pre_hook(partial(self._measure, name, reader, owner)))
             else:
-                self.hooks.append(reader.register_forward_hook(self._measure_linear(name, owner)))
-
-    total: Tensor | None
+                self.hooks.append(reader.register_forward_hook(partial(self._measure_linear, name, owner)))
 
     def take(self) -> Tensor | None:
         """Sum of mu over the samples seen since the last call; None if there were none."""
-        mu, self.total = self.total, None
+        mu, self.tap.grad = self.tap.grad, None
         return None if mu is None else _over_processes(mu)
 
     def remove(self) -> None:
@@ -106,28 +97,21 @@ class Through:
         for hook in self.hooks:
             hook.remove()
 
-    def _remember(self, name: str) -> Any:
-        def before(module: nn.Module, args: Any) -> None:
-            if module.training and torch.is_grad_enabled():
-                self.inputs[name] = args[0].detach()
+    def _remember(self, name: str, module: nn.Module, args: Any) -> None:
+        if module.training and torch.is_grad_enabled():
+            self.inputs[name] = args[0].detach()
 
-        return before
+    def _measure(self, name: str, reader: nn.Module, owner: Site, activation: nn.Module, args: Any) -> Any:
+        if name not in self.inputs:
+            return args
+        return (self._deposit(args[0], name, reader, owner, _slope(activation, args[0])), *args[1:])
 
-    def _measure(self, name: str, reader: nn.Module, owner: Site) -> Any:
-        def before(activation: nn.Module, args: Any) -> None:
-            if name in self.inputs:
-                self._add(name, reader, owner, _slope(activation, args[0]))
+    def _measure_linear(self, name: str, owner: Site | None, reader: nn.Module, args: Any, output: Tensor) -> Tensor:
+        return self._deposit(output, name, reader, owner, torch.ones_like(output)) if name in self.inputs else output
 
-        return before
-
-    def _measure_linear(self, name: str, owner: Site | None) -> Any:
-        def after(reader: nn.Module, args: Any, output: Tensor) -> None:
-            if name in self.inputs:
-                self._add(name, reader, owner, torch.ones_like(output))
-
-        return after
-
-    def _add(self, name: str, reader: nn.Module, owner: Site | None, slope: Tensor) -> None:
+    def _deposit(self, made: Tensor, name: str, reader: nn.Module, owner: Site | None, slope: Tensor) -> Tensor:
+        if self.tap.device != made.device:
+            self.tap.data = self.tap.data.to(made.device)
         x = self.inputs.pop(name)
         with torch.no_grad():
             gate = self.gates.gates.get(owner.name) if owner is not None else None
@@ -138,10 +122,41 @@ class Through:
                 dim = -1
             mu = relevance.next_layer_gated(x, reader, slope, dim)
             mu = mu.unflatten(0, (self.site.units, -1)).sum(1) * len(x)
-            self.total = mu if self.total is None else self.total + mu
+        kept: Tensor = _Deposit.apply(made, self.tap, mu)  # type: ignore[no-untyped-call]
+        return kept
+
+
+class _Deposit(torch.autograd.Function):
+    """x unchanged; its backward pass adds mu to the gradient of `tap`."""
+
+    @staticmethod
+    def forward(x: Tensor, tap: Tensor, mu: Tensor) -> Tensor:
+        return x.clone()  # no view: an activation may work in place
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        ctx.save_for_backward(inputs[2])
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        return gradient, ctx.saved_tensors[0], None
 
 
 Observer = Tapped | Through
+
+
+def _tap(units: int, owned: list[nn.Parameter]) -> Tensor:
+    """A leaf whose gradient is the sum of mu over the samples of the batch, or of its micro-batches."""
+    tap = torch.zeros(units, device=owned[0].device, dtype=at_least_float32(owned[0].dtype), requires_grad=True)
+
+    def forget_stale(_: Tensor) -> None:
+        # A skipped or discarded step leaves an observation behind, but its gradients are zeroed by the user. The layers that
+        # make the units get their gradients after this hook runs, so that empty gradients here mean: a new batch begins.
+        if tap.grad is not None and all(p.grad is None or not p.grad.any() for p in owned):
+            tap.grad = None
+
+    tap.register_hook(unserializable_hook(forget_stale))
+    return tap
 
 
 def _slope(activation: nn.Module, x: Tensor) -> Tensor:

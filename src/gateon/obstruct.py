@@ -28,6 +28,8 @@ REFUSED = {
     torch.optim.SparseAdam: "it takes sparse gradients only, and gates have dense ones",
 }
 
+STARTS_AT = {"step_size": "lr", "sum": "initial_accumulator_value"}  # Rprop's and Adagrad's memory; any other starts at 0
+
 
 def obstruct(
     optimizer: Optimizer | Sequence[Optimizer],
@@ -64,6 +66,7 @@ def obstruct(
         A handle with the availabilities; `remove()` makes the optimizer plain again.
 
     >>> import gateon
+    >>> _ = torch.manual_seed(0)
     >>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
     >>> gates = gateon.attach(model, contexts=2, density=0.5)
     >>> optimizer = torch.optim.Adam(model.parameters())
@@ -72,8 +75,9 @@ def obstruct(
     >>> handle.availability["0"].min() < 1
     tensor(True)
     """
+    _check(isinstance(gates, Gates), f"gates is what attach() returned, or gateon.gates_of(model), not {type(gates).__name__}.")
     _check(per in ("unit", "parameter"), f'per is "unit" or "parameter", not {per!r}.')
-    _check(epsilon >= 0, f"epsilon is at least 0, not {epsilon}.")
+    _check(0 <= epsilon < float("inf"), f"epsilon is at least 0 and finite, not {epsilon}.")
     _check(0 <= floor <= 1, f"floor is between 0 and 1, not {floor}.")
     _check(apply in ("step", "switch"), f'apply is "step" or "switch", not {apply!r}.')
     _check(scale in ("update", "gradient"), f'scale is "update" or "gradient", not {scale!r}.')
@@ -87,7 +91,11 @@ def obstruct(
     handle = Obstruction(gates, epsilon, floor, scale)
     handle.own(per, _rates(rate, gates), at_once=apply == "step", head=head, bias_apart=bias_apart)
     handle.freeze([frozen] if isinstance(frozen, str) else frozen)
-    handle.observe(relevance)
+    try:
+        handle.observe(relevance)
+    except ValueError:
+        handle.remove()  # what was being observed already
+        raise
     gates.listeners.append(handle)
     gates.orphaned = False
     handle.follow(optimizers)
@@ -106,7 +114,7 @@ class Obstruction:
         self._owners: dict[nn.Parameter, list[UnitLedger | ParameterLedger]] = {}
         self._frozen: set[nn.Parameter] = set()
         self._before: dict[nn.Parameter, Tensor] = {}
-        self._totals: dict[UnitLedger | ParameterLedger, float] = {}
+        self._measured: list[UnitLedger | ParameterLedger] = []
         self._stepped: list[Optimizer] = []
         self._hooks: list[Any] = []
 
@@ -183,7 +191,7 @@ class Obstruction:
         for site in self.gates.sites.values():
             if site.head and not head:
                 continue
-            units = UnitLedger(site, rates[site.name], at_once=at_once, device=next(model.parameters()).device)
+            units = UnitLedger(site, rates[site.name], at_once=at_once, like=next(model.parameters()))
             for module_name in site.owns:
                 module = model.get_submodule(module_name)
                 layer = ParameterLedger(site, rates[site.name], at_once=at_once)
@@ -212,7 +220,7 @@ class Obstruction:
         """Begin to watch the relevance of units."""
         for ledger in self.units:
             if ledger.rate > 0:
-                ledger.observer = observer(self.gates, ledger.site, measure, next(iter(ledger.owned)))
+                ledger.observer = observer(self.gates, ledger.site, measure, ledger.owned)
 
     # What the gates tell.
 
@@ -226,10 +234,9 @@ class Obstruction:
         for gate in self.gates.gates.values():
             assert gate.weight is not None
             for optimizer in self.optimizers:
-                memory = optimizer.state.get(gate.weight, {})
-                for key, value in memory.items():
-                    if isinstance(value, Tensor) and value.shape == (len(gate.weight) - 1, gate.site.units):
-                        memory[key] = torch.cat([value, torch.zeros_like(value[:1])])
+                for group in optimizer.param_groups:
+                    if any(p is gate.weight for p in group["params"]):
+                        _add_row(optimizer.state.get(gate.weight, {}), len(gate.weight) - 1, group)
 
     # One step.
 
@@ -243,11 +250,12 @@ class Obstruction:
         if not self._stepped:  # several optimizers share one backward pass: it is read before the first of them moves anything
             self._measure()
         for parameter in self._parameters(optimizer):
-            if self.scale == "gradient" and not self._is_plastic(parameter):
-                assert parameter.grad is not None
-                parameter.grad.mul_(self._scale_of(parameter))
-            if self._needs_before(parameter):
-                self._remember(parameter)
+            if not self._is_plastic(parameter):
+                if self.scale == "gradient":
+                    assert parameter.grad is not None
+                    parameter.grad.mul_(self._scale_of(parameter))
+                else:
+                    self._remember(parameter)
         for weight in self._gate_weights(optimizer):
             self._remember(weight)
         return args, kwargs
@@ -257,14 +265,8 @@ class Obstruction:
         if _overflowed(optimizer):
             return
         for parameter in self._parameters(optimizer):
-            before = self._before.get(parameter)
             if self.scale == "update" and not self._is_plastic(parameter):
-                assert before is not None
-                torch.lerp(before, parameter, self._scale_of(parameter), out=parameter)
-            for ledger in self._owners.get(parameter, ()):
-                if isinstance(ledger, ParameterLedger) and ledger in self._totals:
-                    assert before is not None
-                    ledger.advance(parameter, before, self._totals[ledger], self.epsilon, self.floor)
+                torch.lerp(self._before[parameter], parameter, self._scale_of(parameter), out=parameter)
         for weight in self._gate_weights(optimizer):
             # Contexts that took no part have no gradient: momentum and decay must not move them either.
             assert weight.grad is not None
@@ -283,19 +285,20 @@ class Obstruction:
             if (measured := ledger.measure()) is not None:
                 sums[ledger] = measured.double()
         totals = torch.stack(list(sums.values())).tolist() if sums else []
-        self._totals = dict(zip(sums, totals, strict=True))
-        for ledger, total in self._totals.items():
+        for ledger, total in zip(sums, totals, strict=True):
             if not total < float("inf"):
                 raise FloatingPointError(
                     f"The relevance at site {ledger.site.name!r} is not finite in step {self.steps}: a loss or gradient is not. "
                     "Nothing was changed: lower the learning rate, or leave such a batch out."
                 )
+        for ledger, total in zip(sums, totals, strict=True):
+            ledger.advance(total, self.epsilon, self.floor)
+        self._measured = list(sums)
 
     def _finish(self) -> None:
-        for ledger in self.units:
-            if ledger in self._totals:
-                ledger.advance(self._totals[ledger], self.epsilon, self.floor)
-        self._totals.clear()
+        for ledger in self._measured:
+            ledger.stepped()
+        self._measured.clear()
         self._stepped.clear()
         self.steps += 1
 
@@ -312,13 +315,9 @@ class Obstruction:
             smallest = torch.minimum(smallest, other)
         return smallest.to(parameter.dtype)
 
-    def _needs_before(self, parameter: nn.Parameter) -> bool:
-        tracked = any(isinstance(o, ParameterLedger) and o in self._totals for o in self._owners.get(parameter, ()))
-        return tracked or (self.scale == "update" and not self._is_plastic(parameter))
-
     def _remember(self, parameter: nn.Parameter) -> None:
         kept = self._before.get(parameter)
-        if kept is None or kept.shape != parameter.shape or kept.device != parameter.device:
+        if kept is None or (kept.shape, kept.device, kept.dtype) != (parameter.shape, parameter.device, parameter.dtype):
             self._before[parameter] = parameter.detach().clone()
         else:
             kept.copy_(parameter)
@@ -349,8 +348,12 @@ class Obstruction:
 
 def _checked(optimizer: Optimizer | Sequence[Optimizer], gates: Gates) -> list[Optimizer]:
     """The optimizers as a list, if they can be obstructed."""
-    optimizers = [optimizer] if isinstance(optimizer, Optimizer) else list(optimizer)
-    _check(bool(optimizers), "There is no optimizer to obstruct.")
+    optimizers = [optimizer] if isinstance(optimizer, Optimizer) else list(optimizer) if isinstance(optimizer, Sequence) else []
+    _check(
+        bool(optimizers) and all(isinstance(one, Optimizer) for one in optimizers),
+        f"{type(optimizer).__name__} is no optimizer and no list of them: give one of torch.optim, built from model.parameters().",
+    )
+    _check(len({id(one) for one in optimizers}) == len(optimizers), "An optimizer is in the list twice: name each once.")
     known = {p: name for name, p in gates.model.named_parameters()}
     held = set()
     for one in optimizers:
@@ -406,6 +409,15 @@ def _evaluated(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any
         loss = closure()
     replaced = {k: v for k, v in kwargs.items() if k != "closure"} | {"closure": lambda: loss}
     return args[:1], replaced
+
+
+def _add_row(memory: dict[str, Any], rows: int, group: Mapping[str, Any]) -> None:
+    """One more row, as new, for whatever an optimizer remembers row by row."""
+    for key, value in memory.items():
+        # Adafactor's col_var is one row for all contexts.
+        if isinstance(value, Tensor) and value.dim() == 2 and len(value) == rows and key != "col_var":
+            start = float(group.get(STARTS_AT.get(key, ""), 0))
+            memory[key] = torch.cat([value, torch.full_like(value[:1], start)])
 
 
 def _overflowed(optimizer: Optimizer) -> bool:

@@ -92,7 +92,7 @@ def next_layer_gated(x: Tensor, reader: nn.Module, slope: Tensor, unit_dim: int 
     return _over_positions(_wide(x).square() * carried, unit_dim, batch_dim, mean=False).mean(0)
 
 
-def normalise(mu: Tensor, total: Tensor | None = None, count: int | None = None) -> Tensor:
+def normalise(mu: Tensor, total: Tensor | float | None = None, count: int | None = None) -> Tensor:
     """mu / mean(mu): mean one over the layer, so that the scale of the loss does not matter (eq. mujN).
 
     Args:
@@ -118,6 +118,10 @@ def _over_positions(values: Tensor, unit_dim: int, batch_dim: int, *, mean: bool
     return values if batch < unit else values.T
 
 
+def at_least_float32(dtype: torch.dtype) -> torch.dtype:
+    """The precision of relevance and availability: squares of gradients leave the range of half precision."""
+    return torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype
+
+
 def _wide(x: Tensor) -> Tensor:
-    """Half precision as float32: squares of gradients leave its range."""
-    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+    return x.to(at_least_float32(x.dtype))

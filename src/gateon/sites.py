@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import nn
 
-from .layers import is_activation, is_layer, is_norm, unit_dim, units_of
+from .layers import is_activation, is_layer, is_norm, rescales, unit_dim, units_of
 from .wiring import Wiring, is_leaf, trace
 
 __all__ = ["Site", "find_sites", "matching"]
@@ -69,11 +69,16 @@ def find_sites(
     Without `sites` every parameter of the model belongs to one; the last layers are heads, gated only if `head`.
     """
     if isinstance(sites, Mapping):
-        return [_named_site(model, place, owned) for place, owned in sites.items()]
+        named = [_named_site(model, place, owned) for place, owned in sites.items()]
+        if len({site.place for site in named}) != max(1, len(named)):
+            raise ValueError("sites= names no place, or one place twice: give each gate a module of its own.")
+        return named
     found = _discover(model, trace(model, example), gate_heads=head)
     if sites is None:
         return found
     patterns = [sites] if isinstance(sites, str) else list(sites)
+    if not patterns:
+        raise ValueError("sites= holds no pattern: leave it out to gate every hidden layer.")
     layers = [s for s in found if s.place and any(is_layer(model.get_submodule(o)) for o in s.owns)]
     chosen: dict[str, Site] = {}
     for pattern in patterns:
@@ -99,18 +104,18 @@ def matching(pattern: str, names: Iterable[str], kind: str) -> list[str]:
 
 def _named_site(model: nn.Module, place: str, owned: str | Sequence[str]) -> Site:
     modules = dict(model.named_modules())
-    (place,) = matching(place, [n for n in modules if n], "module")[:1]
+    places = matching(place, [n for n in modules if n], "module")
+    if len(places) > 1:
+        raise ValueError(f"{place!r} matches {len(places)} modules, {places[0]!r} and {places[1]!r} among them: name one.")
+    place = places[0]
     patterns = [owned] if isinstance(owned, str) else list(owned)
     leaves = [name for name, module in modules.items() if name and is_leaf(module)]
     owns = tuple(dict.fromkeys(name for pattern in patterns for name in matching(pattern, leaves, "module")))
-    makers = [modules[name] for name in (*owns, place) if units_of(modules[name]) is not None]
-    if not makers:
-        raise ValueError(
-            f"Site {place!r} owns no layer that says how many units it has: name its Linear, convolution or embedding."
-        )
-    units = units_of(makers[-1] if is_layer(modules[place]) else makers[0])
-    assert units is not None
-    return Site(place, place, owns, units, unit_dim(makers[0]))
+    candidates = (place, *owns) if is_layer(modules[place]) else (*owns, place)
+    maker = next((modules[name] for name in candidates if units_of(modules[name])), None)
+    if maker is None:
+        raise ValueError(f"Site {place!r} owns no layer that has units: name its Linear, convolution or embedding.")
+    return Site(place, place, owns, units_of(maker) or 0, unit_dim(maker))
 
 
 def _discover(model: nn.Module, wiring: Wiring, *, gate_heads: bool) -> list[Site]:
@@ -138,9 +143,9 @@ def _discover(model: nn.Module, wiring: Wiring, *, gate_heads: bool) -> list[Sit
             continue
         if is_norm(module) and wiring.times(name) > 0:
             index = next(i for i, call in enumerate(wiring.calls) if call.name == name)
-            readers = tuple(dict.fromkeys(wiring.calls[i].name for i in _readers(wiring, index)))
-            note = "norm behind a sum"
-            sites.append(Site(name, name, (name,), units_of(module) or 0, gated=False, readers=readers, note=note))
+            units, dim, note = units_of(module) or 0, unit_dim(module), "norm behind a sum"
+            readers = _readers(wiring, index, units, dim)
+            sites.append(Site(name, name, (name,), units, dim, gated=False, readers=readers, note=note))
         else:
             sites.append(Site(name, "", (name,), 0, gated=False, note="no units of its own"))
     if not any(site.gated for site in sites):
@@ -172,43 +177,45 @@ def _place(wiring: Wiring, index: int, *, is_head: bool) -> Site:
     assert layer.module is not None
     units = units_of(layer.module) or 0
     if units == 0:
-        raise ValueError(f"Layer {layer.name!r} has no units: give it at least one output, or leave it out of sites=.")
+        raise ValueError(f"Layer {layer.name!r} has no units: give it at least one output, or name the sites as a mapping.")
     dim = unit_dim(layer.module)
-    chain = [index] if is_head else _chain(wiring, index, units)
+    chain = [index] if is_head else _chain(wiring, index, units, dim)
     if "sum" in {_kind(wiring, i) for i in chain} and not _hookable(wiring, chain[-1], layer.name):
         chain = chain[: next(n for n, i in enumerate(chain) if _kind(wiring, i) == "sum")]
     owns = tuple(calls[i].name for i in chain if calls[i].module is not None and any(True for _ in _own(calls[i].module)))
-    readers = tuple(dict.fromkeys(calls[i].name for i in _readers(wiring, chain[-1])))
     last = calls[chain[-1]]
-    site = Site(layer.name, layer.name, owns, units, dim, readers=readers)
+    site = Site(layer.name, layer.name, owns, units, dim, readers=_readers(wiring, chain[-1], units, dim))
     if last.module is not None and is_activation(last.module):
         site = replace(site, activation=last.name)
     end = max(n for n, i in enumerate(chain) if n == 0 or _hookable(wiring, i, layer.name))
     behind, tail = calls[chain[end]].name, chain[end + 1 :]
     if all(_function_name(wiring, i) in HOMOGENEOUS for i in tail):
         return replace(site, place=behind)
-    reader = _only_reader(wiring, chain[-1])
+    reader = _only_reader(wiring, chain[-1], units, dim) if wiring.times(layer.name) == 1 else None
     if reader is not None:
-        return replace(site, place=calls[reader].name, in_front=True)
+        flattened = unit_dim(calls[reader].module or layer.module) == -1
+        return replace(site, place=calls[reader].name, in_front=True, dim=-1 if flattened else dim)
     unhookable = ", ".join(_function_name(wiring, i) for i in tail)
     if all(_function_name(wiring, i) in KEEPS_ZERO for i in tail):
         return replace(site, place=behind, note=f"gated before {unhookable}")
     raise ValueError(
         f"The gate of layer {layer.name!r} has nowhere to sit behind its {unhookable}: "
-        "make that a module, such as nn.Sigmoid(), or name sites=."
+        "make that a module, such as nn.Sigmoid(), or name the sites as a mapping."
     )
 
 
-def _chain(wiring: Wiring, index: int, units: int) -> list[int]:
+def _chain(wiring: Wiring, index: int, units: int, dim: int) -> list[int]:
     """The layer and every norm, activation, or sum with other layers, that only it feeds, up to the last norm or activation."""
     chain, kept, current = [index], 1, index
     while len(users := wiring.users(current)) == 1 and current not in wiring.outputs:
         current = users[0]
         kind = _kind(wiring, current)
         module = wiring.calls[current].module
+        if _pools(wiring, current, dim):
+            continue
         if kind == "other" or (kind == "sum" and not _sums_layers_only(wiring, current)):
             break
-        if kind == "norm" and module is not None and units_of(module) != units:
+        if kind == "norm" and module is not None and not rescales(module, units, dim):
             break
         if kind == "transparent":
             continue
@@ -240,9 +247,25 @@ def _sums_layers_only(wiring: Wiring, index: int) -> bool:
 
 
 def _hookable(wiring: Wiring, index: int, layer: str) -> bool:
-    """A module that runs as often as the layer does: one that runs more often serves other layers too."""
+    """A module that runs as often as the layer does, each time on what that layer made: else it serves other layers too."""
     call = wiring.calls[index]
-    return call.module is not None and wiring.times(call.name) == wiring.times(layer)
+    if call.module is None or wiring.times(call.name) != wiring.times(layer):
+        return False
+    return all(_made_by(wiring, i, layer) for i, other in enumerate(wiring.calls) if other.module is call.module)
+
+
+def _made_by(wiring: Wiring, index: int, layer: str) -> bool:
+    """Whether the layer made the units of this call, alone or in a sum with other layers."""
+    queue, seen = [index], set()
+    while queue:
+        current = queue.pop()
+        call = wiring.calls[current]
+        if call.name == layer and call.module is not None:
+            return True
+        if current not in seen and not is_layer(call.module):
+            seen.add(current)
+            queue.extend(call.inputs)
+    return False
 
 
 def _function_name(wiring: Wiring, index: int) -> str:
@@ -250,24 +273,38 @@ def _function_name(wiring: Wiring, index: int) -> str:
     return call.name if call.module is None else type(call.module).__name__.lower().replace("leakyrelu", "leaky_relu")
 
 
-def _only_reader(wiring: Wiring, index: int) -> int | None:
-    """The single layer that reads this call's result, through nothing but dropout and flattening."""
+def _only_reader(wiring: Wiring, index: int, units: int, dim: int) -> int | None:
+    """The single layer that reads this call's result, through nothing but dropout, pooling and flattening."""
     while len(users := wiring.users(index)) == 1 and index not in wiring.outputs:
         index = users[0]
         call = wiring.calls[index]
         if is_layer(call.module) and not isinstance(call.module, nn.MultiheadAttention) and wiring.times(call.name) == 1:
-            return index
-        if _kind(wiring, index) != "transparent" and not _flattens(wiring, index):
+            return index if _reads_apart(call.module, units, dim) else None
+        if _kind(wiring, index) != "transparent" and not _flattens(wiring, index) and not _pools(wiring, index, dim):
             return None
     return None
 
 
 def _flattens(wiring: Wiring, index: int) -> bool:
     call = wiring.calls[index]
-    return isinstance(call.module, nn.Flatten) or (call.module is None and call.name in {"flatten", "view", "reshape"})
+    if isinstance(call.module, nn.Flatten):
+        return call.module.start_dim == 1
+    return call.module is None and call.name == "flatten"
 
 
-def _readers(wiring: Wiring, index: int) -> list[int]:
+def _pools(wiring: Wiring, index: int, dim: int) -> bool:
+    """Whether the call pools positions of a convolution's channels; behind a Linear it would pool units."""
+    call = wiring.calls[index]
+    return dim != -1 and (isinstance(call.module, POOLS) or (call.module is None and call.name in POOL_NAMES))
+
+
+def _reads_apart(reader: nn.Module | None, units: int, dim: int) -> bool:
+    """Whether each of the reader's inputs is one unit, or, flattened, one unit at one position, unit by unit."""
+    inputs = getattr(reader, "in_features", None) or getattr(reader, "in_channels", None) or getattr(reader, "nx", units)
+    return bool(inputs == units or (dim != -1 and inputs % units == 0))
+
+
+def _readers(wiring: Wiring, index: int, units: int, dim: int) -> tuple[str, ...]:
     """Every layer that reads the units made at `index`, through whatever keeps them apart; none if something mixes them."""
     queue, readers, seen = wiring.users(index), [], set()
     while queue:
@@ -276,18 +313,15 @@ def _readers(wiring: Wiring, index: int) -> list[int]:
             continue
         seen.add(current)
         call = wiring.calls[current]
-        if is_layer(call.module):
-            readers.append(current)
-        elif (
-            _kind(wiring, current) != "other"
-            or _flattens(wiring, current)
-            or isinstance(call.module, POOLS)
-            or (call.module is None and call.name in POOL_NAMES)
+        if is_layer(call.module) and _reads_apart(call.module, units, dim):
+            readers.append(call.name)
+        elif not is_layer(call.module) and (
+            _kind(wiring, current) != "other" or _flattens(wiring, current) or _pools(wiring, current, dim)
         ):
             queue.extend(wiring.users(current))
         else:
-            return []
-    return readers
+            return ()
+    return tuple(dict.fromkeys(readers))
 
 
 def _own(module: nn.Module | None) -> Iterable[nn.Parameter]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -51,28 +51,22 @@ def trace(model: nn.Module, example: Any = None) -> Wiring:
     if example is None:
         try:
             return _trace_symbolically(model)
-        except Exception as reason:
-            example = _own_example(model)
-            if example is None:
-                raise ValueError(
-                    f"The order of the layers of {type(model).__name__} cannot be read without data "
-                    f"({str(reason).splitlines()[0] if str(reason) else type(reason).__name__}): "
-                    "pass example=, one batch of its input, or name the sites as a mapping."
-                ) from reason
+        except Exception as failure:
+            reason = failure
+        try:  # models of transformers carry an example of their input, though not always a fitting one
+            return _trace_by_running(model, model.dummy_inputs)
+        except Exception:
+            raise ValueError(
+                f"The order of the layers of {type(model).__name__} cannot be read without data "
+                f"({str(reason).splitlines()[0] if str(reason) else type(reason).__name__}): "
+                "pass example=, one batch of its input, or name the sites as a mapping."
+            ) from reason
     return _trace_by_running(model, example)
 
 
 def is_leaf(module: nn.Module) -> bool:
     """Whether the module counts as one call: attention does not call its own projections."""
     return isinstance(module, nn.MultiheadAttention) or next(module.children(), None) is None
-
-
-def _own_example(model: nn.Module) -> Any:
-    """Models of transformers carry an example of their input."""
-    try:
-        return getattr(model, "dummy_inputs", None)
-    except Exception:
-        return None
 
 
 class _Tracer(fx.Tracer):
@@ -93,8 +87,8 @@ def _trace_symbolically(model: nn.Module) -> Wiring:
             continue
         index[node] = len(wiring.calls)
         module = modules[str(node.target)] if node.op == "call_module" else None
-        name = "input" if node.op == "placeholder" else str(node.target) if module is not None else _label(node.target)
-        wiring.calls.append(Call(name, module, sources))
+        name = str(node.target) if module is not None else _label(node.target, node.args, node.kwargs)
+        wiring.calls.append(Call("input" if node.op == "placeholder" else name, module, sources))
     return wiring
 
 
@@ -144,7 +138,7 @@ class _Recorder(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
         if not self.inside:
-            self.record(_label(func), None, (args, kwargs), result)
+            self.record(_label(func, args, kwargs or {}), None, (args, kwargs), result)
         return result
 
     @contextmanager
@@ -202,6 +196,12 @@ def _tensors(value: Any) -> Iterator[Tensor]:
             yield from _tensors(item)
 
 
-def _label(function: Any) -> str:
-    """One name for relu, relu_ and Tensor.relu, for +, __add__ and add."""
-    return str(getattr(function, "__name__", function)).strip("_")
+def _label(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
+    """One name for relu, relu_ and Tensor.relu, for +, __add__ and add; "flatten" for what leaves one dimension and the batch."""
+    name = str(getattr(function, "__name__", function)).strip("_")
+    if name == "flatten":
+        return name if (args[1] if len(args) > 1 else kwargs.get("start_dim", 0)) == 1 else "reshape"
+    if name in {"view", "reshape"}:
+        sizes = args[1] if len(args) > 1 and isinstance(args[1], tuple | list) else args[1:]
+        return "flatten" if len(sizes) == 2 else "reshape"
+    return name

@@ -1,0 +1,183 @@
+"""The slow, literal twin of each equation: plain loops over numbers, nothing of gateon imported.
+
+Names of equations are those of the paper. What is fast in the package must equal what is here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+
+def sigma(v: float) -> float:
+    """Rectified hyperbolic tangent."""
+    return math.tanh(max(v, 0.0))
+
+
+def gated_layer(x: list[float], W: list[list[float]], b: list[float], v: list[float], f: Callable[[float], float]) -> list[float]:
+    """Eq. multiplicative: x_i = sigma(v_i) f(sum_j w_ij x_j + b_i)."""
+    return [sigma(v[i]) * f(sum(W[i][j] * x[j] for j in range(len(x))) + b[i]) for i in range(len(W))]
+
+
+def removal(loss: Callable[[Tensor], Tensor], values: Tensor) -> Tensor:
+    """Eq. causal_effect: (L with value i at zero - L)^2 for every value."""
+    whole = loss(values)
+    out = torch.zeros_like(values)
+    for i in range(values.numel()):
+        without = values.clone()
+        without.view(-1)[i] = 0
+        out.view(-1)[i] = (loss(without) - whole) ** 2
+    return out
+
+
+def unit_relevance(gradient: Tensor, x: Tensor) -> Tensor:
+    """Eq. n-mu for (samples, units, positions): per sample the sum over positions of dL/dx x, squared, averaged over samples."""
+    samples, units, positions = x.shape
+    mu = torch.zeros(units, dtype=x.dtype)
+    for i in range(units):
+        for n in range(samples):
+            contribution = 0.0
+            for p in range(positions):
+                contribution += float(gradient[n, i, p]) * float(x[n, i, p])
+            mu[i] += contribution**2 / samples
+    return mu
+
+
+def parameter_relevance(gradient: Tensor, theta: Tensor) -> Tensor:
+    """Eq. p-mu."""
+    pairs = zip(gradient.reshape(-1).tolist(), theta.reshape(-1).tolist(), strict=True)
+    return torch.tensor([(g * t) ** 2 for g, t in pairs], dtype=theta.dtype).reshape(theta.shape)
+
+
+def activity_relevance(x: Tensor) -> Tensor:
+    """Eqs. bio-relevance and availabilty_conv for (samples, units, positions)."""
+    samples, units, positions = x.shape
+    return torch.stack(
+        [sum(x[n, i, p] ** 2 for n in range(samples) for p in range(positions)) / (samples * positions) for i in range(units)]
+    )
+
+
+def next_layer_relevance(x: Tensor, W: Tensor) -> Tensor:
+    """Eq. causallocal: mean over samples of sum_j (w_ji x_i)^2; the 1/N goes with the normalisation."""
+    samples, units = x.shape
+    mu = torch.zeros(units, dtype=x.dtype)
+    for i in range(units):
+        for n in range(samples):
+            for j in range(len(W)):
+                mu[i] += (W[j, i] * x[n, i]) ** 2 / samples
+    return mu
+
+
+def next_layer_gated_relevance(x: Tensor, W: Tensor, slope: Tensor) -> Tensor:
+    """Its variant through gate and non-linearity: mean over samples of sum_j (slope_nj w_ji x_i)^2, slope = g_j f'(a_j)."""
+    samples, units = x.shape
+    mu = torch.zeros(units, dtype=x.dtype)
+    for i in range(units):
+        for n in range(samples):
+            for j in range(len(W)):
+                mu[i] += (slope[n, j] * W[j, i] * x[n, i]) ** 2 / samples
+    return mu
+
+
+def normalise(mu: Tensor) -> Tensor:
+    """Eq. mujN: N mu_i / sum_j mu_j."""
+    total = sum(mu.reshape(-1).tolist())
+    return torch.tensor([mu.numel() * m / total for m in mu.reshape(-1).tolist()], dtype=mu.dtype).reshape(mu.shape)
+
+
+def availability(A: Tensor, mu: Tensor, rate: float, epsilon: float, floor: float = 0.0) -> Tensor:
+    """Eq. availabilty: clip(A (1 - rate (mu - epsilon)))."""
+    new = [
+        min(max(a * (1 - rate * (m - epsilon)), floor), 1.0)
+        for a, m in zip(A.reshape(-1).tolist(), mu.reshape(-1).tolist(), strict=True)
+    ]
+    return torch.tensor(new, dtype=A.dtype).reshape(A.shape)
+
+
+def steps_until_recovered(steps: int, a: float, b: float, rate: float, epsilon: float, most: int = 10**6) -> int:
+    """Supplement: let A fall for `steps` at relevance a, then count how long it takes at relevance b to come back."""
+    start = 0.5  # below the upper bound, so that clipping does not hide anything
+    A = start
+    for _ in range(steps):
+        A *= 1 - rate * (a - epsilon)
+    for n in range(most):
+        if start <= A:
+            return n
+        A *= 1 - rate * (b - epsilon)
+    return most
+
+
+class Released:
+    """The rules of the released code for a fully connected network, written for one reader: this test.
+
+    Gate tanh(relu(v))^2 on the pre-activation, then batch norm of the batch without learned scale, ReLU, length one over units.
+    Softmax before a cross-entropy that applies softmax again. Relevance of units: mean over the batch of (dL/dx x)^2; of parameters:
+    (dL/dtheta theta)^2, weights and biases apart. Availability is integrated at every step and multiplies gradients from the next
+    switch on; the output layer is neither gated nor obstructed; Adam starts anew at a switch.
+    """
+
+    def __init__(self, weights: list[Tensor], biases: list[Tensor], gates: list[Tensor], per: str, norm: bool = True) -> None:
+        self.norm = norm
+        self.W = [w.clone().requires_grad_() for w in weights]
+        self.b = [b.clone().requires_grad_() for b in biases]
+        self.v = [v.clone().requires_grad_() for v in gates]  # (contexts, units)
+        self.per, self.rate, self.lr = per, 0.01, 5e-3
+        hidden = range(len(gates))
+        self.A = [torch.ones_like(biases[i]) for i in hidden] if per == "unit" else [torch.ones_like(weights[i]) for i in hidden]
+        self.A_bias = self.A if per == "unit" else [torch.ones_like(biases[i]) for i in hidden]
+        self.begin(0)
+
+    def begin(self, context: int) -> None:
+        self.context = context
+        self.applied = [A.clone() for A in self.A]
+        self.applied_bias = [A.clone() for A in self.A_bias]
+        parameters = self.W + self.b + self.v
+        self.moments = [(p, torch.zeros_like(p), torch.zeros_like(p)) for p in parameters]
+        self.t = 0
+
+    def forward(self, x: Tensor) -> tuple[Tensor, list[Tensor]]:
+        hidden = []
+        for i, v in enumerate(self.v):
+            a = (x @ self.W[i].T + self.b[i]) * torch.tanh(torch.relu(v[self.context])) ** 2
+            if self.norm:
+                a = (a - a.mean(0)) / torch.sqrt(a.var(0, unbiased=False) + 1e-5)
+            a = torch.relu(a)
+            x = a / a.norm(dim=1, keepdim=True).clamp_min(1e-12)
+            hidden.append(x)
+        return x @ self.W[-1].T + self.b[-1], hidden
+
+    def step(self, x: Tensor, y: Tensor) -> None:
+        output, hidden = self.forward(x)
+        log_p = torch.log_softmax(torch.softmax(output, 1), 1)
+        loss = -log_p[torch.arange(len(y)), y].mean()
+        parameters = self.W + self.b + self.v
+        grads = torch.autograd.grad(loss, parameters + hidden)
+        gradient = dict(zip(map(id, parameters), grads, strict=False))
+        with torch.no_grad():
+            for i, h in enumerate(hidden):
+                if self.per == "unit":
+                    mu = ((grads[len(parameters) + i] * h) ** 2).mean(0)
+                    self.A[i] = self._integrated(self.A[i], mu)
+                    self.A_bias = self.A
+                    gradient[id(self.W[i])] = gradient[id(self.W[i])] * self.applied[i][:, None]
+                    gradient[id(self.b[i])] = gradient[id(self.b[i])] * self.applied[i]
+                else:
+                    self.A[i] = self._integrated(self.A[i], (gradient[id(self.W[i])] * self.W[i]) ** 2)
+                    self.A_bias[i] = self._integrated(self.A_bias[i], (gradient[id(self.b[i])] * self.b[i]) ** 2)
+                    gradient[id(self.W[i])] = gradient[id(self.W[i])] * self.applied[i]
+                    gradient[id(self.b[i])] = gradient[id(self.b[i])] * self.applied_bias[i]
+            self._adam(gradient)
+
+    def _integrated(self, A: Tensor, mu: Tensor) -> Tensor:
+        return (A * (1 - self.rate * (mu * mu.numel() / mu.sum()))).clamp(0, 1)
+
+    def _adam(self, gradient: dict[int, Tensor]) -> None:
+        self.t += 1
+        for p, m, s in self.moments:
+            g = gradient[id(p)]
+            m.mul_(0.9).add_(0.1 * g)
+            s.mul_(0.999).add_(0.001 * g * g)
+            p.sub_(self.lr * (m / (1 - 0.9**self.t)) / ((s / (1 - 0.999**self.t)).sqrt() + 1e-8))

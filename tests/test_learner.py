@@ -1,0 +1,234 @@
+"""The learner, and the contract every method keeps: learns, round-trips its state, moves nothing outside its claim."""
+
+from __future__ import annotations
+
+import copy
+from functools import partial
+
+import pytest
+import torch
+from torch import nn
+from transformers import BertConfig, BertForSequenceClassification
+
+import gateon
+from gateon.models import mlp
+
+ADAM = partial(torch.optim.Adam, lr=5e-3)
+
+
+def small_mlp():
+    return mlp(8, (24, 24), 3)
+
+
+def small_cnn():
+    return gateon.context_norms(
+        nn.Sequential(
+            nn.Unflatten(1, (1, 2, 4)),
+            nn.Conv2d(1, 8, 3, padding=1),
+            nn.BatchNorm2d(8),
+            nn.ReLU(),
+            nn.Flatten(),
+            nn.Linear(64, 16),
+            nn.ReLU(),
+            nn.Linear(16, 3),
+        )
+    )
+
+
+class TinyBert(nn.Module):
+    """A BERT that reads the sign of eight numbers as tokens."""
+
+    def __init__(self):
+        super().__init__()
+        config = BertConfig(
+            vocab_size=20,
+            hidden_size=16,
+            num_hidden_layers=1,
+            num_attention_heads=2,
+            intermediate_size=32,
+            num_labels=3,
+            hidden_dropout_prob=0.1,
+        )
+        self.bert = BertForSequenceClassification(config)
+
+    def forward(self, x):
+        return self.bert(input_ids=torch.arange(8) * 2 + (x > 0)).logits
+
+
+def tiny_bert():
+    return TinyBert()
+
+
+NETWORKS = [small_mlp, small_cnn, tiny_bert]
+
+
+def methods(network):
+    example = torch.zeros(2, 8) if network is tiny_bert else None
+    start = 0.9 if network is tiny_bert else "random"
+    base = partial(gateon.GateON, example=example, start=start, density=0.5, width=1.0, power=1)
+    return {
+        "n-gateon": lambda: base(per="unit"),
+        "p-gateon": lambda: base(per="parameter", epsilon=0.0),
+        "n-gateon at once": lambda: base(per="unit", apply="step", obstruct_head=True),
+        "gating-only": lambda: gateon.gating_only(base()),
+        "obstruction-only": lambda: gateon.obstruction_only(base()),
+        "finetune": gateon.Finetune,
+    }
+
+
+NAMES = list(methods(small_mlp))
+
+
+def made(network, name, seed=0, **options):
+    torch.manual_seed(seed)
+    return gateon.Learner(network(), optimizer=options.pop("optimizer", ADAM), method=methods(network)[name](), **options)
+
+
+def batch(task, n=64, seed=None):
+    generator = torch.Generator().manual_seed(1000 * task + (seed if seed is not None else 0))
+    x = torch.randn(n, 8, generator=generator)
+    rule = torch.randn(8, 3, generator=torch.Generator().manual_seed(task))
+    return x, (x @ rule).argmax(1)
+
+
+def train(learner, task, steps=40):
+    return [learner.observe(*batch(task, seed=s), context=task).loss for s in range(steps)]
+
+
+def flat(state, prefix=""):
+    if isinstance(state, dict):
+        return {k: v for key, value in state.items() for k, v in flat(value, f"{prefix}{key}/").items()}
+    if isinstance(state, list | tuple):
+        return {k: v for n, value in enumerate(state) for k, v in flat(value, f"{prefix}{n}/").items()}
+    return {prefix: state}
+
+
+def assert_same(a, b):
+    a, b = flat(a), flat(b)
+    assert a.keys() == b.keys()
+    for key, value in a.items():
+        same = torch.equal(value, b[key]) if isinstance(value, torch.Tensor) else value == b[key]
+        assert same, key
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+@pytest.mark.parametrize("name", NAMES)
+def test_every_method_learns_a_task(network, name):
+    learner = made(network, name, optimizer=partial(torch.optim.Adam, lr=2e-2 if network is tiny_bert else 5e-3))
+    losses = train(learner, 0, 80)
+    assert sum(losses[-5:]) < 0.85 * sum(losses[:5])
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+@pytest.mark.parametrize("name", NAMES)
+def test_going_on_from_a_state_is_going_on(network, name):
+    schedule = partial(torch.optim.lr_scheduler.CosineAnnealingLR, T_max=50)
+    whole = made(network, name, schedule=schedule)
+    train(whole, 0, 5)
+    train(whole, 1, 4)
+    state = copy.deepcopy(whole.state_dict())
+    after = [whole.observe(*batch(1, seed=s), context=1) for s in range(4, 8)] + [whole.observe(*batch(2), context=2)]
+    other = made(network, name, seed=5, schedule=schedule)
+    other.load_state_dict(state)
+    again = [other.observe(*batch(1, seed=s), context=1) for s in range(4, 8)] + [other.observe(*batch(2), context=2)]
+    assert after == again
+    assert_same(whole.state_dict(), other.state_dict())
+
+
+@pytest.mark.parametrize("network", [small_mlp, small_cnn])
+@pytest.mark.parametrize("name", ["n-gateon", "p-gateon", "gating-only"])
+def test_units_outside_a_context_are_not_moved_by_it(network, name):
+    learner = made(network, name)
+    train(learner, 0, 10)
+    learner.observe(*batch(1), context=1)
+    gates = gateon.gates_of(learner.model)
+    closed = {name: gain == 0 for name, gain in gates.gain(1).items()}
+    before = {k: v.clone() for k, v in learner.model.state_dict().items()}
+    rows = {name: gate.weight[0].clone() for name, gate in gates.gates.items()}
+    train(learner, 1, 10)
+    after = learner.model.state_dict()
+    moved = 0
+    for site, mask in closed.items():
+        for key in (f"{site}.weight", f"{site}.bias"):
+            assert torch.equal(after[key][mask], before[key][mask])
+            moved += (after[key][~mask] != before[key][~mask]).sum()
+        assert torch.equal(gates.gates[site].weight[0], rows[site])
+    assert moved > 0
+
+
+def test_gateon_forgets_less_than_finetuning():
+    def forgetting(name):
+        learner = made(lambda: mlp(8, (128, 128), 3), name)
+        train(learner, 0, 120)
+        x, y = batch(0, 500, seed=999)
+        first = (learner.predict(x, context=0).argmax(1) == y).float().mean()
+        for task in (1, 2, 3):
+            train(learner, task, 120)
+        return first - (learner.predict(x, context=0).argmax(1) == y).float().mean()
+
+    plain = forgetting("finetune")
+    assert plain > 0.2
+    assert forgetting("n-gateon") < 0.5 * plain and forgetting("p-gateon") < 0.3 * plain
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+@pytest.mark.parametrize("network", [small_mlp, small_cnn])
+def test_a_loss_that_is_not_finite_changes_nothing_and_names_the_step(network, bad):
+    learner = made(network, "n-gateon")
+    train(learner, 0, 3)
+    before = copy.deepcopy(learner.state_dict())
+    x, y = batch(0)
+    x[3, 2] = bad
+    with pytest.raises(FloatingPointError, match="at step 3 in context 0"):
+        learner.observe(x, y, context=0)
+    assert_same(before, learner.state_dict())
+    learner.observe(*batch(0), context=0)
+
+
+def test_predicting_changes_nothing_and_uses_the_context_asked_for():
+    learner = made(small_mlp, "n-gateon")
+    train(learner, 0, 5)
+    train(learner, 1, 5)
+    before = copy.deepcopy(learner.state_dict())
+    x, _ = batch(0)
+    first, second = learner.predict(x, context=0), learner.predict(x, context=1)
+    assert not torch.equal(first, second) and torch.equal(second, learner.predict(x))
+    assert_same(before, learner.state_dict())
+    assert learner.model.training
+    with pytest.raises(IndexError, match="Context 7"):
+        learner.predict(x, context=7)
+
+
+def test_the_optimizer_starts_anew_at_a_switch_and_the_availability_does_not():
+    learner = made(small_mlp, "n-gateon")
+    train(learner, 0, 10)
+    old, availability = learner.optimizer, {k: v.clone() for k, v in learner.method.handle.availability.items()}
+    assert learner.observe(*batch(1), context=1).switched
+    assert learner.optimizer is not old and not learner.observe(*batch(1), context=1).switched
+    assert any((A < 1).any() for A in availability.values())
+    for name, applied in learner.method.handle.applied.items():
+        assert torch.equal(applied, availability[name])
+
+
+def test_bf16_autocast_keeps_weights_and_availabilities_in_float32():
+    learner = made(small_mlp, "n-gateon", precision="bf16")
+    losses = train(learner, 0, 40)
+    assert losses[-1] < losses[0]
+    assert {p.dtype for p in learner.model.parameters()} == {torch.float32}
+    assert {A.dtype for A in learner.method.handle.availability.values()} == {torch.float32}
+
+
+def test_presets_are_the_papers_the_codes_and_the_best():
+    assert gateon.preset("best") == gateon.GateON() and gateon.preset("paper", "parameter").per == "parameter"
+    with pytest.raises(ValueError, match="choose one of paper, released, best"):
+        gateon.preset("papper")
+
+
+def test_an_optimizer_in_the_place_of_a_factory_is_told_so():
+    model = small_mlp()
+    with pytest.raises(TypeError, match="factory"):
+        gateon.Learner(model, optimizer=torch.optim.Adam(model.parameters()))
+    with pytest.raises(ValueError, match="precision"):
+        gateon.Learner(model, optimizer=ADAM, precision="fp8")
+    with pytest.raises(IndexError, match="Context -1"):
+        made(small_mlp, "n-gateon").observe(*batch(0), context=-1)
