@@ -30,7 +30,9 @@ ORDER = [
     "learner",
     "metrics",
     "streams",
+    "checkpoint",
     "record",
+    "run",
 ]
 
 

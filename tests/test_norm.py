@@ -127,7 +127,9 @@ def test_a_state_with_more_contexts_makes_room():
 
 
 def test_conversion_keeps_parameters_statistics_mode_and_outputs():
-    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Sequential(nn.BatchNorm2d(4, eps=1e-3, momentum=0.2), nn.ReLU()), nn.BatchNorm2d(4))
+    model = nn.Sequential(
+        nn.Conv2d(3, 4, 3), nn.Sequential(nn.BatchNorm2d(4, eps=1e-3, momentum=0.2), nn.ReLU()), nn.BatchNorm2d(4)
+    )
     for step in range(3):
         model(draw(5, 3, 6, 6, seed=step))
     model[2].eval()
@@ -180,10 +182,10 @@ def test_attach_and_add_context_give_every_norm_as_many_contexts_as_the_gates_ha
 def test_kept_statistics_are_put_back_bit_for_bit(contexts):
     model = nn.Sequential(ContextNorm(4, contexts=2), nn.BatchNorm1d(4), nn.InstanceNorm1d(4, track_running_stats=True))
     model[0].context = contexts
-    model(draw(6, 4))
+    model(draw(6, 4, 3))
     before = copy.deepcopy(model.state_dict())
     restore = kept_statistics(model)
-    model(draw(6, 4, seed=1))
+    model(draw(6, 4, 3, seed=1))
     assert not tensors_equal(before, model.state_dict())
     restore()
     assert tensors_equal(before, model.state_dict())

@@ -1,12 +1,14 @@
 """Continual learning without replay: context gates and availability-scaled updates for any PyTorch network."""
 
-from . import availability, metrics, relevance
+from . import availability, metrics, models, relevance, streams
 from .gate import Gate
 from .gates import Gates, attach, gates_of
 from .learner import Learner, Observation
 from .methods import Finetune, GateON, Method, gating_only, obstruction_only, preset
 from .norm import ContextNorm, context_norms
 from .obstruct import Obstruction, obstruct
+from .record import Record
+from .run import run
 
 __all__ = [
     "ContextNorm",
@@ -18,14 +20,18 @@ __all__ = [
     "Method",
     "Observation",
     "Obstruction",
+    "Record",
     "attach",
     "availability",
     "context_norms",
     "gates_of",
     "gating_only",
     "metrics",
+    "models",
     "obstruct",
     "obstruction_only",
     "preset",
     "relevance",
+    "run",
+    "streams",
 ]

@@ -48,6 +48,7 @@ class Gates:
         self.listeners: list[Listener] = []
         self.orphaned = False
         self._rows = rows
+        self._nesting = [m for m in model.modules() if isinstance(m, nn.TransformerEncoder) and m.use_nested_tensor]
 
     @property
     def contexts(self) -> int:
@@ -147,6 +148,8 @@ class Gates:
                         module._forward_pre_hooks_with_kwargs.pop(key, None)
             for name in (BEHIND, IN_FRONT, TAP):
                 module._modules.pop(name, None)
+        for encoder in self._nesting:
+            encoder.use_nested_tensor = True
         self.model.__dict__.pop("context_gates", None)
         return self.model
 
@@ -250,6 +253,8 @@ def attach(
     for norm in (m for m in model.modules() if isinstance(m, ContextNorm)):
         while len(norm.running_mean) < contexts:
             norm.add_context()
+    for encoder in gates._nesting:
+        encoder.use_nested_tensor = False  # a tensor without a shape has no units to gate
     model.register_forward_hook(_check_all_fired)
     model.register_forward_pre_hook(_check_not_orphaned)
     model.__dict__["context_gates"] = gates  # not through __setattr__: it is no submodule

@@ -53,6 +53,8 @@ class Learner:
     torch.Size([8, 2])
     """
 
+    separate = False  # contexts share one network: learning one may change the others
+
     def __init__(
         self,
         model: nn.Module,
@@ -108,7 +110,7 @@ class Learner:
             gates.show(context)
         self.model.eval()
         try:
-            return self._outputs(x).float()
+            return self._outputs(x).float().cpu()
         finally:
             self.model.train(training)
             if gates is not None and active is not None:
@@ -166,13 +168,17 @@ class Learner:
             self._adopt(self.optimizer)
 
     def _loss_of(self, x: Any, y: Tensor) -> Tensor:
-        loss = self.loss(self._outputs(x), y)
+        outputs = self._outputs(x)
+        loss = self.loss(outputs, y.to(outputs.device))
         penalty = self.method.penalty(self.model)
         return loss if penalty is None else loss + penalty
 
     def _outputs(self, x: Any) -> Tensor:
-        device = next(self.model.parameters()).device.type
-        with torch.autocast(device, torch.bfloat16, enabled=self.precision == "bf16"):
-            output = self.model(**x) if isinstance(x, Mapping) else self.model(x)
+        device = next(self.model.parameters()).device
+        with torch.autocast(device.type, torch.bfloat16, enabled=self.precision == "bf16"):
+            if isinstance(x, Mapping):
+                output = self.model(**{name: value.to(device) for name, value in x.items()})
+            else:
+                output = self.model(x.to(device))
         outputs: Tensor = getattr(output, "logits", output)
         return outputs

@@ -2,16 +2,96 @@
 
 from __future__ import annotations
 
+import json
+import math
 import os
 import platform
 import subprocess
+from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
 
 import torch
 
-__all__ = ["environment"]
+from . import metrics
+from .checkpoint import replace_file
+
+__all__ = ["SCHEMA", "Record", "environment"]
+
+SCHEMA = 1
+
+
+@dataclass
+class Record:
+    """Everything a run found, and all that is needed to run it again.
+
+    Args:
+        name: of the run.
+        specification: what was asked for.
+        data: where the data came from, with its sha256.
+        tasks: their names, in order.
+        contexts: the context each task was learned in.
+        accuracy: accuracy[k][j] on task j after training task k; None where it was not measured.
+        macro_f1: the same for macro-F1.
+        seconds: for each task, {"train": ..., "evaluate": ...}.
+        density: for each task, the share of open gates by site.
+        availability: for each task, by site {"frozen": share below 0.05, "room": mean}.
+        curves: for each task, [[step, accuracy], ...] within it, where asked for.
+        isolated: accuracies of networks that learn one task each, where known.
+        part: the part of the data it was measured on, "test" or "validation".
+        environment: versions, commit, machine, time.
+        schema: the version of this format.
+    """
+
+    name: str
+    specification: dict[str, Any]
+    data: dict[str, Any]
+    tasks: list[str] = field(default_factory=list)
+    contexts: list[int] = field(default_factory=list)
+    accuracy: list[list[float | None]] = field(default_factory=list)
+    macro_f1: list[list[float | None]] = field(default_factory=list)
+    seconds: list[dict[str, float]] = field(default_factory=list)
+    density: list[dict[str, float]] = field(default_factory=list)
+    availability: list[dict[str, dict[str, float]]] = field(default_factory=list)
+    curves: list[list[list[float]]] = field(default_factory=list)
+    isolated: list[float] | None = None
+    part: str = "test"
+    environment: dict[str, Any] = field(default_factory=dict)
+    schema: int = SCHEMA
+
+    @property
+    def summary(self) -> dict[str, float]:
+        """immediate_accuracy, continual_accuracy, forgetting_rate, final_accuracy; accuracy_deviation where isolated is known."""
+        return metrics.summary(_square(self.accuracy), self.isolated)
+
+    def save(self, path: Path) -> None:
+        """Write it as JSON, whole or not at all."""
+        aside = path.with_name(path.name + ".part")
+        aside.write_text(json.dumps(asdict(self) | {"summary": self.summary}, indent=1) + "\n")
+        replace_file(aside, path)
+
+    @classmethod
+    def load(cls, path: Path) -> Record:
+        """Read a record; one of a newer format, or no record at all, is an error."""
+        try:
+            content = json.loads(Path(path).read_text())
+            schema = content["schema"]
+        except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError) as reason:
+            raise ValueError(f"{path} is no record of gateon, or a damaged one.") from reason
+        if schema > SCHEMA:
+            raise ValueError(f"{path} has schema {schema}, this gateon reads up to {SCHEMA}: update gateon to read it.")
+        known = {f.name for f in fields(cls)}
+        try:
+            return cls(**{key: value for key, value in content.items() if key in known})
+        except TypeError as reason:
+            raise ValueError(f"{path} is no record of gateon, or a damaged one.") from reason
+
+
+def _square(rows: list[list[float | None]]) -> list[list[float]]:
+    """Every row as long as there are rows; what was not measured is NaN."""
+    return [[math.nan if value is None else value for value in row] + [math.nan] * (len(rows) - len(row)) for row in rows]
 
 
 def environment() -> dict[str, object]:

@@ -299,9 +299,10 @@ def _pools(wiring: Wiring, index: int, dim: int) -> bool:
 
 
 def _reads_apart(reader: nn.Module | None, units: int, dim: int) -> bool:
-    """Whether each of the reader's inputs is one unit, or, flattened, one unit at one position, unit by unit."""
-    inputs = getattr(reader, "in_features", None) or getattr(reader, "in_channels", None) or getattr(reader, "nx", units)
-    return bool(inputs == units or (dim != -1 and inputs % units == 0))
+    """Whether each input of the reader is one unit, or, behind a flattening of positions, one unit at one of them."""
+    sizes = (getattr(reader, name, None) for name in ("in_features", "in_channels", "nx"))
+    inputs = next((size for size in sizes if isinstance(size, int)), units)
+    return inputs == units or (dim != -1 and inputs % units == 0)
 
 
 def _readers(wiring: Wiring, index: int, units: int, dim: int) -> tuple[str, ...]:

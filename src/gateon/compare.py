@@ -1,0 +1,75 @@
+"""Runs by specification: one, its isolated networks, or several methods and seeds side by side."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from .record import Record
+from .report.table import markdown, summarise
+from .run import Progress, run
+from .specification import Specification
+
+__all__ = ["compare", "isolated_accuracies", "run_specification"]
+
+# What changes a method and not the network, its data or its training.
+METHOD_ONLY = ("density", "rate", "epsilon", "floor", "relevance", "apply", "obstruct_head", "curves")
+
+
+def run_specification(
+    specification: Specification, out: Path, *, isolated: bool = False, progress: Progress | None = None
+) -> Record:
+    """Run what a specification says, or go on with it; the specification is saved beside the record."""
+    alone = isolated_accuracies(specification, out.parent, progress) if isolated and specification.method != "isolated" else None
+    stream = specification.make_stream()
+    record = run(
+        stream,
+        specification.make_learner(stream),
+        out,
+        steps=specification.steps,
+        batch=specification.batch,
+        seed=specification.seed,
+        evaluate=specification.evaluate,
+        curves=specification.curves,
+        part=specification.part,
+        isolated=alone,
+        specification=specification.to_dict(),
+        progress=progress,
+    )
+    specification.save(out / "specification.toml")
+    return record
+
+
+def isolated_accuracies(specification: Specification, folder: Path, progress: Progress | None = None) -> list[float]:
+    """Accuracies of networks of the same specification that learn one task each: run once, then found again by its key."""
+    nothing = dict.fromkeys(METHOD_ONLY, None)
+    plain = replace(specification, method="isolated", evaluate="all", **nothing)
+    record = run_specification(plain, folder / f"isolated-{plain.key()}", progress=progress)
+    return [row[k] for k, row in enumerate(record.accuracy) if row[k] is not None]
+
+
+def compare(
+    specification: Specification,
+    methods: Sequence[str],
+    seeds: int,
+    out: Path,
+    *,
+    isolated: bool = False,
+    progress: Callable[[], Progress | None] = lambda: None,
+) -> dict[str, list[Record]]:
+    """Every method with every seed, each in a directory of its own below `out`; the table as compare.md and compare.json."""
+    wanted = [replace(specification, method=method) for method in methods]  # all names are checked before anything runs
+    records: dict[str, list[Record]] = {}
+    for one in wanted:
+        for seed in range(specification.seed, specification.seed + seeds):
+            folder = out / f"{one.method}-{seed}"
+            record = run_specification(replace(one, seed=seed), folder, isolated=isolated, progress=progress())
+            records.setdefault(one.method, []).append(record)
+    table = summarise(records)
+    (out / "compare.md").write_text(markdown(table, seeds) + "\n")
+    named = {method: {name: {"mean": m, "spread": s} for name, (m, s) in row.items()} for method, row in table.items()}
+    content = {"specification": specification.to_dict(), "seeds": seeds, "methods": named}
+    (out / "compare.json").write_text(json.dumps(content, indent=1) + "\n")
+    return records

@@ -1,0 +1,73 @@
+"""Isolated networks: a new one for every context. What continual learning is measured against."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from torch import Tensor, nn
+
+from .learner import Learner, Observation
+from .methods.base import Method
+
+__all__ = ["Isolated"]
+
+
+class _Named(Method):
+    name = "isolated"
+
+    def __repr__(self) -> str:
+        return "Isolated()"
+
+
+class Isolated:
+    """Learns like `Learner`, but begins with a new network whenever the context changes, and keeps only the last one.
+
+    Args:
+        make: makes a learner from nothing, the same every time.
+
+    >>> from functools import partial
+    >>> import torch
+    >>> make = lambda: Learner(nn.Linear(4, 2), optimizer=partial(torch.optim.SGD, lr=0.1))
+    >>> learner = Isolated(make)
+    >>> learner.observe(torch.randn(8, 4), torch.zeros(8, dtype=torch.long), context=1).switched
+    True
+    """
+
+    separate = True
+
+    def __init__(self, make: Callable[[], Learner]) -> None:
+        self.method: Method = _Named()
+        self._make = make
+        self._learner = make()
+        self.context: int | None = None
+
+    @property
+    def model(self) -> nn.Module:
+        """The network of the context being learned."""
+        return self._learner.model
+
+    def observe(self, x: Any, y: Tensor, context: int) -> Observation:
+        """Learn one batch."""
+        if context != self.context:
+            self._learner, self.context = self._make(), context
+        return self._learner.observe(x, y, context)
+
+    def predict(self, x: Any, context: int | None = None) -> Tensor:
+        """Outputs of the network being learned; the others are gone."""
+        if context not in (None, self.context):
+            raise ValueError(f"The network of context {context} is gone: only that of the last context, {self.context}, is kept.")
+        return self._learner.predict(x)
+
+    def end_task(self, task: int, data: Iterable[tuple[Any, Tensor]]) -> None:
+        """Nothing to look back for."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """The state of the last network."""
+        return {"context": self.context, "learner": self._learner.state_dict()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on with it."""
+        self.context = state["context"]
+        self._learner = self._make()
+        self._learner.load_state_dict(state["learner"])

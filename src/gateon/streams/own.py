@@ -1,0 +1,130 @@
+"""The user's own stream: read when asked for, and checked as a whole before anything is trained on it."""
+
+from collections.abc import Callable
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from .base import PARTS, Part, Split, Stream, assemble, whole
+from .draw import permutation
+from .own_files import Layout, layout_of
+
+__all__ = ["own"]
+
+
+def own(path: Path | str, seed: int = 0) -> Stream:
+    """A stream from the user's own files.
+
+    - a directory of arrays: `TASK.npz` with x_train, y_train, x_test, y_test (and x_validation, y_validation), or
+      `TASK/SPLIT.npz` with x and y; x is (N, F), (N, H, W) or (N, C, H, W), and 8-bit numbers are divided by 255;
+    - a directory of images: `TASK/CLASS/FILE` or `TASK/SPLIT/CLASS/FILE`;
+    - JSON lines: task, split, features, label.
+
+    Tasks come in the order of their names (task2 before task10), in JSON lines in the order of their appearance. Labels
+    are whole numbers from 0 up without a gap over the whole stream. Where there is no validation part, a tenth of the
+    training data is held out. Every file is read once at the start, one task at a time, so that a bad one is found
+    before training.
+
+    Args:
+        path: the directory or file.
+        seed: draws what is held out.
+
+    >>> import tempfile
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> x, y = np.linspace(0, 1, 40, dtype=np.float32).reshape(20, 2), np.arange(20) % 2
+    >>> for task in ("first", "second"):
+    ...     np.savez(folder / f"{task}.npz", x_train=x, y_train=y, x_test=x, y_test=y)
+    >>> stream = own(folder)
+    >>> stream.tasks, stream.classes, stream.shape, len(stream[1].train), len(stream[1].validation)
+    (2, 2, (2,), 18, 2)
+    """
+    path, seed = Path(path).expanduser(), whole("seed", seed, least=0)
+    layout = layout_of(path, seed)
+
+    for name, parts in zip(layout.names, layout.parts, strict=True):
+        if missing := {"train", "test"} - parts:
+            raise ValueError(f"Task {name!r} in {path} has no {' and no '.join(sorted(missing))} part: every task needs both.")
+
+    def read(k: int, part: Part) -> Split:
+        return _checked(*layout.read(k, part), f"the {part} part of task {layout.names[k]!r} in {path}")
+
+    def make_split(k: int, part: Part) -> Split:
+        if part == "test" or "validation" in layout.parts[k]:
+            return read(k, part)
+        return _held_out(read(k, "train"), part, k, seed)
+
+    classes, shape, digest = _survey(layout, make_split, path)
+    source = {"name": "own", "from": str(path), "sha256": digest, "licence": "the user's own", "embedded": False}
+    return Stream(
+        name=f"own:{path}",
+        tasks=len(layout.names),
+        classes=classes,
+        shape=shape,
+        settings={"stream": f"own:{path}", "seed": seed},
+        source=source,
+        make=lambda k: assemble(layout.names[k], k, lambda part: make_split(k, part)),
+        make_split=make_split,
+    )
+
+
+def _held_out(train: Split, part: Part, k: int, seed: int) -> Split:
+    """The training data without a tenth, or that tenth."""
+    held = max(len(train) // 10, 1)
+    order = permutation(len(train), seed, "own validation", k)
+    rows = torch.from_numpy(np.sort(order[:held] if part == "validation" else order[held:]))
+    return Split(train.x[rows], train.y[rows])
+
+
+def _checked(x: NDArray[Any], y: NDArray[Any], at: str) -> Split:
+    """Inputs and labels as tensors, or an error that says what is wrong with them and where."""
+    if y.ndim != 1 or y.dtype.kind not in "biu" or (len(y) and y.min() < 0):
+        raise ValueError(f"The labels in {at} must be one whole number from 0 up for each row.")
+    if len(x) != len(y) or not len(y):
+        raise ValueError(f"There must be as many inputs as labels, and some, in {at}: there are {len(x)} and {len(y)}.")
+    if x.ndim == 3:
+        x = x[:, None]
+    if x.ndim not in (2, 4) or x.dtype.kind not in "biuf":
+        kinds = "numbers of shape (N, F), (N, H, W) or (N, C, H, W)"
+        raise ValueError(f"The inputs in {at} must be {kinds}, not {x.dtype} of shape {x.shape}.")
+    if x.ndim == 4 and x.shape[3] in (1, 3, 4) and x.shape[1] not in (1, 3, 4):
+        raise ValueError(f"The images in {at} have their channels last, {x.shape}: transpose them to (N, C, H, W).")
+    with np.errstate(over="ignore"):
+        values = np.divide(x, 255, dtype=np.float32) if x.dtype == np.uint8 else x.astype(np.float32)
+    if not np.isfinite(values).all():
+        row = int(np.flatnonzero(~np.isfinite(values.reshape(len(values), -1)).all(axis=1))[0])
+        raise ValueError(f"There is a NaN or an infinity in {at}, row {row}: remove or replace it.")
+    return Split(torch.from_numpy(values), torch.from_numpy(y.astype(np.int64)))
+
+
+def _survey(layout: Layout, make_split: Callable[[int, Part], Split], path: Path) -> tuple[int, tuple[int, ...], str]:
+    """Go through all tasks once: the number of classes, the shape of an input, and the sha256 of it all."""
+    digest = sha256()
+    shape: tuple[int, ...] | None = None
+    trained: set[int] = set()
+    others: dict[int, str] = {}
+    for k, name in enumerate(layout.names):
+        for part in PARTS:
+            split = make_split(k, part)
+            shape = shape or tuple(split.x.shape[1:])
+            if tuple(split.x.shape[1:]) != shape:
+                here = tuple(split.x.shape[1:])
+                raise ValueError(f"Task {name!r} in {path} has {part} inputs of shape {here}, others {shape}: make them alike.")
+            labels = split.y.unique().tolist()
+            if part == "train":
+                trained.update(labels)
+            others |= dict.fromkeys(labels, f"the {part} part of task {name!r}")
+            for tensor, kind in ((split.x, "<f4"), (split.y, "<i8")):
+                digest.update(np.ascontiguousarray(tensor.numpy(), kind).data)
+    if shape is None:
+        raise ValueError(f"{path} holds no task.")
+    classes = len(trained)
+    for label, at in sorted(others.items()):
+        if label >= classes or label not in trained:
+            gap = min(set(range(classes + 1)) - trained)
+            hint = "labels must run from 0 up without a gap, each with training data"
+            raise ValueError(f"Label {label}, in {at} of {path}, is out of range: {hint}, and {gap} has none.")
+    return classes, shape, digest.hexdigest()

@@ -1,0 +1,207 @@
+"""How a user's own stream may lie on disk: arrays, images or JSON lines. Reading only; `own` checks what was read."""
+
+import re
+import zipfile
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .base import PARTS, Part
+from .draw import permutation
+from .formats import json_lines
+
+__all__ = ["Layout", "array_layout", "image_layout", "json_layout", "layout_of"]
+
+Arrays = tuple[NDArray[Any], NDArray[Any]]
+_PART_NAMES: dict[str, Part] = {part: part for part in PARTS} | {
+    "val": "validation",
+    "valid": "validation",
+    "dev": "validation",
+}
+_BROKEN = (OSError, ValueError, EOFError, AttributeError, zipfile.BadZipFile, zlib.error)
+_IMAGES = {".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"}
+
+
+@dataclass(frozen=True, eq=False)
+class Layout:
+    """The tasks' names, which parts each has, and a function that reads inputs and labels of a part of task k."""
+
+    names: list[str]
+    parts: list[set[Part]]
+    read: Callable[[int, Part], Arrays]
+
+
+def layout_of(path: Path, seed: int) -> Layout:
+    """Find out how a stream lies on disk."""
+    if not path.exists():
+        raise FileNotFoundError(f"There is no {path}: give a directory of npz files or of images, or a file of JSON lines.")
+    if path.is_file():
+        if ".jsonl" in path.suffixes or ".json" in path.suffixes:
+            return json_layout(path)
+        raise ValueError(f"{path} is not a stream: give a directory of npz files or of images, or a file of JSON lines (.jsonl).")
+    if any(path.glob("*.npz")) or any(path.glob("*/*.npz")):
+        return array_layout(path)
+    if any(file.suffix.lower() in _IMAGES for file in path.glob("*/*/**/*")):
+        return image_layout(path, seed)
+    raise ValueError(f"{path} holds neither TASK.npz or TASK/SPLIT.npz files nor images as TASK/CLASS/FILE.")
+
+
+def _natural(path: Path) -> list[tuple[int, str]]:
+    """Sort task2 before task10."""
+    return [(int(piece), "") if piece.isdigit() else (0, piece) for piece in re.split(r"([0-9]+)", path.name) if piece]
+
+
+def _visible(directory: Path) -> list[Path]:
+    return sorted((entry for entry in directory.iterdir() if not entry.name.startswith(".")), key=_natural)
+
+
+def array_layout(path: Path) -> Layout:
+    """TASK.npz with x_train, y_train, x_test, y_test and maybe the same of validation; or TASK/SPLIT.npz with x, y."""
+    tasks = [entry for entry in _visible(path) if entry.suffix == ".npz" or (entry.is_dir() and any(entry.glob("*.npz")))]
+
+    parts = [_npz_parts(task) for task in tasks]
+
+    def read(k: int, part: Part) -> Arrays:
+        return _read_npz(*parts[k][part])
+
+    return Layout([task.stem if task.is_file() else task.name for task in tasks], [set(part) for part in parts], read)
+
+
+def _npz_parts(task: Path) -> dict[Part, tuple[Path, str, str]]:
+    """For each part the file it is in, and its arrays' names there."""
+    if task.is_dir():
+        files = [file for file in _visible(task) if file.suffix == ".npz" and file.stem in _PART_NAMES]
+        return {_PART_NAMES[file.stem]: (file, "x", "y") for file in files}
+    held = _npz_names(task)
+    return {part: (task, f"x_{part}", f"y_{part}") for part in PARTS if f"x_{part}" in held}
+
+
+def _npz_names(file: Path) -> list[str]:
+    try:
+        with np.load(file, allow_pickle=False) as held:
+            return list(held.files)
+    except _BROKEN as error:
+        raise ValueError(f"{file} cannot be read as arrays ({error}).") from error
+
+
+def _read_npz(file: Path, x: str, y: str) -> Arrays:
+    if missing := {x, y} - set(_npz_names(file)):
+        raise ValueError(f"{file} holds no array {' and no array '.join(sorted(missing))}.")
+    try:
+        with np.load(file, allow_pickle=False) as held:
+            return held[x], held[y]
+    except _BROKEN as error:
+        raise ValueError(f"{file} cannot be read as arrays ({error}).") from error
+
+
+def image_layout(path: Path, seed: int) -> Layout:
+    """TASK/SPLIT/CLASS/FILE; or TASK/CLASS/FILE, of whose every class a fifth is drawn to test and a tenth to validate.
+
+    Labels number the class names of all tasks together in their sorted order.
+    """
+    tasks = [entry for entry in _visible(path) if entry.is_dir()]
+    listed = [_listed(task, k, seed) for k, task in enumerate(tasks)]
+    files = [(file, name) for task in listed for part in task.values() for file, name in part]
+    labels = {name: label for label, name in enumerate(sorted({name for _, name in files}))}
+    modes = {_image_mode(file) for file, _ in files}
+    mode = "L" if modes <= {"1", "L"} else "RGB"
+
+    def read(k: int, part: Part) -> Arrays:
+        images: list[NDArray[np.uint8]] = []
+        for file, _ in listed[k][part]:
+            images.append(_image(file, mode))
+            if images[-1].shape != images[0].shape:
+                sizes = " and ".join(f"{image.shape[2]} x {image.shape[1]}" for image in (images[-1], images[0]))
+                raise ValueError(f"{file} and the images before it differ in size, {sizes}: resize them to one size.")
+        empty = np.empty((0, 1, 1, 1), np.uint8)
+        return np.stack(images) if images else empty, np.array([labels[name] for _, name in listed[k][part]], np.int64)
+
+    return Layout([task.name for task in tasks], [set(parts) for parts in listed], read)
+
+
+def _listed(task: Path, k: int, seed: int) -> dict[Part, list[tuple[Path, str]]]:
+    """The image files of a task with their class names, part by part."""
+    folders = [entry for entry in _visible(task) if entry.is_dir()]
+    if folders and all(folder.name in _PART_NAMES for folder in folders):
+        return {_PART_NAMES[folder.name]: [pair for kind in _visible(folder) for pair in _files(kind)] for folder in folders}
+    parts: dict[Part, list[tuple[Path, str]]] = {part: [] for part in PARTS}
+    for folder in folders:
+        files = _files(folder)
+        if len(files) < 3:
+            raise ValueError(f"{folder} holds {len(files)} images: a class needs three, one each to train, validate and test.")
+        order = permutation(len(files), seed, "own images", k, folder.name)
+        test, validation = max(len(files) // 5, 1), max(len(files) // 10, 1)
+        for part, chosen in zip(PARTS, np.split(order[::-1], [len(files) - test - validation, len(files) - test]), strict=True):
+            parts[part] += [files[row] for row in np.sort(chosen)]
+    return parts
+
+
+def _files(folder: Path) -> list[tuple[Path, str]]:
+    files = _visible(folder) if folder.is_dir() else []
+    return [(file, folder.name) for file in files if file.suffix.lower() in _IMAGES]
+
+
+def _image_mode(file: Path) -> str:
+    with _opened(file) as image:
+        if image.mode not in {"1", "L", "LA", "P", "PA", "RGB", "RGBA", "CMYK", "YCbCr"}:
+            raise ValueError(f"{file} has pixels of kind {image.mode}: convert it to 8 bits a channel.")
+        return str(image.mode)
+
+
+def _image(file: Path, mode: str) -> NDArray[np.uint8]:
+    try:
+        with _opened(file) as image:
+            pixels = np.asarray(image.convert(mode))
+    except (OSError, SyntaxError) as error:
+        raise ValueError(f"{file} is a broken image ({error}).") from error
+    return pixels[None] if pixels.ndim == 2 else pixels.transpose(2, 0, 1)
+
+
+def _opened(file: Path) -> Any:
+    try:
+        from PIL import Image
+    except ImportError as error:
+        raise ImportError("Reading a stream of images needs Pillow: pip install pillow.") from error
+    try:
+        return Image.open(file)
+    except (OSError, SyntaxError, Image.DecompressionBombError) as error:
+        raise ValueError(f"{file} cannot be read as an image ({error}).") from error
+
+
+def json_layout(path: Path) -> Layout:
+    """One object a line: task, split, features (a list of numbers; nested for images), label (a whole number)."""
+    rows: dict[str, dict[Part, tuple[list[NDArray[np.float32]], list[int]]]] = {}
+    shape: tuple[int, ...] | None = None
+    for number, row in enumerate(json_lines(path), 1):
+        at = f"Row {number} of {path}"
+        if "features" not in row and "text" in row:
+            advice = "gateon.streams.sources.json_lines gives the raw rows"
+            raise ValueError(f"{path} holds text, which needs a tokenizer and is not handled here yet: {advice}.")
+        if missing := {"task", "split", "features", "label"} - row.keys():
+            raise ValueError(f"{at} has no {' and no '.join(sorted(missing))}.")
+        part = _PART_NAMES.get(str(row["split"]))
+        if part is None:
+            raise ValueError(f"{at} has the split {row['split']!r}: use train, validation or test.")
+        if type(row["label"]) is not int:
+            raise ValueError(f"{at} has the label {row['label']!r}: labels must be whole numbers from 0 up.")
+        try:
+            features = np.array(row["features"], np.float32)
+        except (ValueError, TypeError) as error:
+            raise ValueError(f"{at} has features that are no array of numbers ({error}).") from error
+        shape = shape or features.shape
+        if features.shape != shape or not shape:
+            raise ValueError(f"{at} has features of shape {features.shape}, the rows before it {shape}: make them alike.")
+        inputs, labels = rows.setdefault(str(row["task"]), {}).setdefault(part, ([], []))
+        inputs.append(features)
+        labels.append(row["label"])
+    stacked = {
+        task: {part: (np.stack(inputs), np.array(labels)) for part, (inputs, labels) in parts.items()}
+        for task, parts in rows.items()
+    }
+    names = list(stacked)
+    return Layout(names, [set(stacked[name]) for name in names], lambda k, part: stacked[names[k]][part])

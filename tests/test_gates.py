@@ -1,0 +1,783 @@
+import copy
+import inspect
+import io
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+import gateon
+
+
+def mlp(units=16, norm=None):
+    torch.manual_seed(0)
+    norms = [] if norm is None else [norm(units)]
+    return nn.Sequential(nn.Linear(5, units), *norms, nn.ReLU(), nn.Linear(units, units), nn.Tanh(), nn.Linear(units, 3))
+
+
+def cnn():
+    torch.manual_seed(0)
+    convolutions = [
+        nn.Conv2d(3, 6, 3),
+        nn.BatchNorm2d(6),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(6, 8, 2),
+        nn.GroupNorm(2, 8),
+        nn.GELU(),
+    ]
+    return nn.Sequential(*convolutions, nn.Flatten(), nn.Dropout(0.3), nn.Linear(8 * 4, 10), nn.ReLU(), nn.Linear(10, 3))
+
+
+class Encoder(nn.Module):
+    """A small transformer, with an activation that is a function and so has its gate in front of the next layer."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.words = nn.Embedding(11, 8)
+        layer = nn.TransformerEncoderLayer(8, 2, 12, dropout=0.1, activation="gelu", batch_first=True)
+        self.encoder = nn.TransformerEncoder(layer, 2, enable_nested_tensor=True)
+        self.head = nn.Linear(8, 3)
+
+    def forward(self, ids):
+        return self.head(self.encoder(self.words(ids)).mean(1))
+
+
+MODELS = {
+    "mlp": (mlp, lambda: torch.randn(6, 5)),
+    "mlp with batch norm": (lambda: mlp(norm=nn.BatchNorm1d), lambda: torch.randn(6, 5)),
+    "cnn": (cnn, lambda: torch.randn(6, 3, 8, 8)),
+    "transformer": (Encoder, lambda: torch.randint(0, 11, (6, 4))),
+}
+every_model = pytest.mark.parametrize("name", MODELS)
+
+
+def make(name):
+    model, example = MODELS[name]
+    torch.manual_seed(1)
+    return model(), example()
+
+
+def anatomy(model):
+    """Everything that is in a model besides the values of its tensors."""
+    parts = []
+    for name, module in model.named_modules():
+        plain = {}
+        for key, value in module.__dict__.items():
+            plain[key] = dict(value) if isinstance(value, dict) else value
+        plain = {k: list(v) if k in ("_parameters", "_buffers", "_modules") else v for k, v in plain.items()}
+        parts.append((name, type(module), plain))
+    return parts
+
+
+def run(model, x, seed=3):
+    """Output and gradients of one pass."""
+    torch.manual_seed(seed)
+    model.zero_grad()
+    y = model(x)
+    y.square().sum().backward()
+    return y.detach(), {n: p.grad.clone() for n, p in model.named_parameters() if p.grad is not None and "context_gate" not in n}
+
+
+def train(model, x, steps=3, **options):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, **options)
+    for _ in range(steps):
+        optimizer.zero_grad()
+        model(x).square().sum().backward()
+        optimizer.step()
+
+
+def same(a, b):
+    return set(a) == set(b) and all(torch.equal(a[k], b[k]) for k in a)
+
+
+# Trap 2: the base model, bit for bit.
+
+
+@every_model
+@pytest.mark.parametrize("before_norm", [False, True])
+def test_detach_gives_back_the_model_that_was(name, before_norm):
+    model, x = make(name)
+    plain = copy.deepcopy(model)
+    before, hooks_before = anatomy(model), [len(m._forward_hooks) for m in model.modules()]
+    gates = gateon.attach(model, contexts=3, density=0.5, example=x, before_norm=before_norm)
+    assert anatomy(model) != before
+    modes = [module.training for module in model.modules()]
+    model.eval()(x)  # in training, norms behind gates would see, and keep, other statistics
+    for module, mode in zip(model.modules(), modes, strict=True):
+        module.training = mode
+    assert gates.detach() is model
+    assert anatomy(model) == before
+    assert [len(m._forward_hooks) for m in model.modules()] == hooks_before
+    assert same(model.state_dict(), plain.state_dict())
+    for training in (True, False):
+        (y, dy), (z, dz) = run(model.train(training), x), run(plain.train(training), x)
+        assert torch.equal(y, z)
+        assert same(dy, dz)
+    gateon.attach(model, example=x)
+
+
+@every_model
+def test_a_detached_model_trains_like_a_plain_one(name):
+    model, x = make(name)
+    plain = copy.deepcopy(model)
+    gates = gateon.attach(model, contexts=2, example=x)
+    handle = gateon.obstruct(torch.optim.SGD(model.parameters(), lr=0.1), gates, per="unit")
+    gates.detach()
+    assert not gates.listeners
+    assert not handle._hooks
+    for one in (model, plain):
+        torch.manual_seed(5)
+        train(one, x, momentum=0.9, weight_decay=0.1)
+    assert same(model.state_dict(), plain.state_dict())
+
+
+@every_model
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("how", ["off", "open"])
+def test_gates_that_are_off_or_open_are_the_base_model_bit_for_bit(name, training, how):
+    model, x = make(name)
+    plain = copy.deepcopy(model).train(training)
+    gates = gateon.attach(model.train(training), contexts=2, density=0.3, example=x, start="open" if how == "open" else "random")
+    if how == "off":
+        gates.off()
+    gates.switch(1)
+    (y, dy), (z, dz) = run(model, x), run(plain, x)
+    assert torch.equal(y, z)
+    assert same(dy, dz)
+    with torch.no_grad():
+        torch.manual_seed(4)
+        y = model(x)
+        torch.manual_seed(4)
+        torch.testing.assert_close(y, plain(x))  # torch's fused path for transformers rounds differently
+    if how == "off":
+        gates.on()
+        assert not torch.equal(run(model, x)[0], z)
+
+
+def test_an_open_start_is_exactly_one_in_double_precision_too():
+    gates = gateon.attach(mlp().double(), start="open")
+    assert all((gain == 1).all() and gain.dtype == torch.float64 for gain in gates.gain().values())
+
+
+@every_model
+def test_the_model_keeps_class_signature_and_keys(name):
+    model, x = make(name)
+    kind, signature, keys = type(model), inspect.signature(model.forward), dict(model.state_dict())
+    parameters = dict(model.named_parameters())
+    gateon.attach(model, contexts=2, example=x)
+    assert type(model) is kind
+    assert inspect.signature(model.forward) == signature
+    assert all(torch.equal(model.state_dict()[k], v) for k, v in keys.items())
+    assert all(dict(model.named_parameters())[k] is p for k, p in parameters.items())
+    assert all("context_gate" in k for k in set(model.state_dict()) - set(keys))
+
+
+# Gains.
+
+
+@given(st.integers(0, 1000), st.sampled_from([1, 2, 3]), st.floats(0.01, 1), st.floats(0.01, 20))
+@settings(max_examples=30, deadline=None)
+def test_gains_are_in_the_unit_interval_and_the_share_of_open_gates_is_exact(seed, power, density, width):
+    gates = gateon.attach(mlp(), contexts=2, density=density, power=power, width=width, seed=seed)
+    for k in range(2):
+        for site, gain in gates.gain(k).items():
+            assert ((gain >= 0) & (gain <= 1)).all()
+            v = gates.gates[site].weight[k].detach()
+            assert (v > 0).sum() == max(1, round(density * 16))
+            assert (v.abs() <= width).all()
+            torch.testing.assert_close(gain, torch.tanh(v.clamp_min(0)) ** power)
+
+
+def test_density_may_differ_by_site_and_the_first_pattern_holds():
+    gates = gateon.attach(mlp(), density={"2": 0.125, "*": 0.75})
+    assert {site: int((gain > 0).sum()) for site, gain in gates.gain().items()} == {"0": 12, "2": 2}
+
+
+def test_a_number_as_start_is_the_gain_of_open_gates():
+    gates = gateon.attach(mlp(), density=0.25, start=0.9)
+    for gain in gates.gain().values():
+        torch.testing.assert_close(gain[gain > 0], torch.full((4,), 0.9))
+        assert (gain == 0).sum() == 12
+
+
+def test_width_bounds_the_random_start():
+    weights = {w: gateon.attach(mlp(400), density=1.0, width=w).gates["0"].weight.detach() for w in (0.1, 1.0)}
+    assert 0.09 < weights[0.1].max() <= 0.1
+    assert 0.9 < weights[1.0].max() <= 1.0
+    assert weights[1.0].min() < 0.05
+
+
+def test_same_seed_same_gates_and_contexts_sites_and_seeds_differ():
+    one, two, other = (gateon.attach(mlp(), contexts=3, density=0.5, seed=s) for s in (4, 4, 5))
+    for k in range(3):
+        assert same(one.gain(k), two.gain(k))
+        assert not any(torch.equal(one.gain(k)[s], other.gain(k)[s]) for s in one.gates)
+        assert not torch.equal(one.gain(k)["0"], one.gain(k)["2"])
+    assert not torch.equal(one.gain(0)["0"], one.gain(1)["0"])
+
+
+def test_the_global_generator_neither_decides_the_gates_nor_is_moved():
+    torch.manual_seed(1)
+    state = torch.get_rng_state()
+    one = gateon.attach(cnn_like := mlp(), contexts=2).gain(1)
+    torch.manual_seed(1)
+    gateon.attach(copy.deepcopy(gateon.gates_of(cnn_like).detach()), contexts=2, example=torch.randn(2, 5))
+    torch.manual_seed(2)
+    assert same(one, gateon.attach(mlp(), contexts=2).gain(1))
+    torch.set_rng_state(state)
+    model, x = mlp(), torch.zeros(2, 5)
+    state = torch.get_rng_state()
+    gateon.attach(model, example=x)
+    assert torch.equal(state, torch.get_rng_state())
+
+
+def test_a_contexts_gates_do_not_depend_on_how_many_there_are_or_when_it_came():
+    many, few = gateon.attach(mlp(), contexts=5, density=0.5), gateon.attach(mlp(), contexts=2, density=0.5)
+    assert [few.add_context() for _ in range(3)] == [2, 3, 4]
+    assert few.contexts == 5
+    assert all(same(many.gain(k), few.gain(k)) for k in range(5))
+
+
+@pytest.mark.parametrize("obstructed", [False, True])
+def test_contexts_added_in_the_middle_of_training_equal_contexts_from_the_beginning(obstructed):
+    def learn(contexts):
+        model = gateon.context_norms(mlp(norm=nn.BatchNorm1d))
+        gates = gateon.attach(model, contexts=contexts, density=0.5)
+        if obstructed:
+            optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+            gateon.obstruct(optimizer, gates, rate=0.1)
+        else:
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+        torch.manual_seed(7)
+        for step in range(9):
+            k = step // 3
+            while gates.contexts <= k:
+                gates.add_context()
+            gates.switch(k)
+            model(torch.randn(8, 5)).square().sum().backward()
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=False)
+        return model.state_dict()
+
+    assert same(learn(1), learn(3))
+
+
+def test_add_context_keeps_parameters_gradients_and_the_active_context():
+    model = mlp()
+    gates = gateon.attach(model, contexts=2, density=0.5)
+    gates.switch(1)
+    model(torch.randn(4, 5)).sum().backward()
+    weight = gates.gates["0"].weight
+    old, gradient = weight.detach().clone(), weight.grad.clone()
+    gates.add_context()
+    assert gates.gates["0"].weight is weight
+    assert torch.equal(weight[:2], old)
+    assert torch.equal(weight.grad[:2], gradient)
+    assert weight.grad[2].eq(0).all()
+    assert gates.context == 1
+
+
+# The forward pass.
+
+
+@pytest.mark.parametrize("power", [1, 2])
+def test_the_gated_forward_pass_is_the_equation(power):
+    model = mlp()
+    gates = gateon.attach(model, contexts=2, density=0.5, power=power)
+    x = torch.randn(4, 5)
+    for k in range(2):
+        gates.switch(k)
+        g = {s: torch.tanh(torch.clamp(gate.weight[k], min=0)) ** power for s, gate in gates.gates.items()}
+        h = g["0"] * torch.relu(x @ model[0].weight.T + model[0].bias)
+        h = g["2"] * torch.tanh(h @ model[2].weight.T + model[2].bias)
+        torch.testing.assert_close(model(x), h @ model[4].weight.T + model[4].bias)
+
+
+def test_before_norm_gates_the_layers_own_output():
+    model = mlp(norm=nn.LayerNorm)
+    gates = gateon.attach(model, density=0.5, before_norm=True)
+    x, g = torch.randn(4, 5), gates.gain()
+    h = torch.relu(model[1](g["0"] * nn.functional.linear(x, model[0].weight, model[0].bias)))
+    h = torch.tanh(g["3"] * nn.functional.linear(h, model[3].weight, model[3].bias))
+    torch.testing.assert_close(model(x), nn.functional.linear(h, model[5].weight, model[5].bias))
+
+
+@every_model
+@pytest.mark.parametrize("training", [True, False])
+def test_one_context_per_sample_equals_each_sample_alone(name, training):
+    model, x = make(name)
+    model = gateon.context_norms(model).double()
+    x = x.double() if x.is_floating_point() else x
+    for module in model.modules():
+        if isinstance(module, nn.Dropout | nn.MultiheadAttention):
+            module.p = module.dropout = 0.0
+        elif isinstance(module, gateon.ContextNorm):  # in training a norm looks at the other samples, as it must
+            module.statistics = "context"
+    gates = gateon.attach(model, contexts=3, density=0.5, example=x)
+    model.train(training)
+    for module in model.modules():
+        if isinstance(module, gateon.ContextNorm):
+            module.eval()
+            module.running_mean.copy_(torch.randn(module.running_mean.shape))
+            module.running_var.copy_(torch.rand(module.running_var.shape) + 0.5)
+    contexts = [2, 0, 1, 1, 0, 2]
+    gates.switch(contexts)
+    mixed, gradients = run(model, x)
+    gate_gradients = {s: g.weight.grad.clone() for s, g in gates.gates.items()}
+    model.zero_grad()
+    for n, k in enumerate(contexts):
+        gates.switch(k)
+        alone = model(x[n : n + 1])
+        torch.testing.assert_close(mixed[n : n + 1], alone.detach())
+        alone.square().sum().backward()
+    for n, p in model.named_parameters():
+        if n in gradients:
+            torch.testing.assert_close(gradients[n], p.grad)
+    for s, g in gates.gates.items():
+        torch.testing.assert_close(gate_gradients[s], g.weight.grad)
+
+
+@pytest.mark.parametrize("grad", [True, False])
+@pytest.mark.parametrize("padded", [None, 0, 1])
+def test_the_fast_paths_of_transformers_do_not_bypass_gates(grad, padded):
+    """Without gradients torch fuses a layer into one call, and with padding it hands nested tensors to the layers."""
+    torch.manual_seed(0)
+    layer = nn.TransformerEncoderLayer(8, 2, 12, activation="gelu", batch_first=True)
+    model, x = nn.TransformerEncoder(layer, 2), torch.randn(6, 4, 8)
+    before, plain = anatomy(model), copy.deepcopy(model).eval()
+    gates = gateon.attach(model, contexts=2, density=0.5, example=x)
+    model.eval()
+    mask = None if padded is None else (torch.arange(4) >= 4 - padded).expand(6, 4)
+    seen = slice(0, 4 - (padded or 0))
+    for k in range(2):
+        gates.switch(k)
+        with torch.enable_grad():
+            slow = model(x, src_key_padding_mask=mask).detach()[:, seen]
+        with torch.set_grad_enabled(grad):
+            torch.testing.assert_close(model(x, src_key_padding_mask=mask).detach()[:, seen], slow)
+            assert not torch.allclose(plain(x, src_key_padding_mask=mask)[:, seen], slow, atol=1e-2)
+    gates.detach().train()
+    assert anatomy(model) == before
+
+
+def test_closed_gates_never_move_and_their_units_get_no_gradient():
+    model = mlp()
+    gates = gateon.attach(model, contexts=2, density=0.25)
+    closed = {s: g.weight[0].detach() <= 0 for s, g in gates.gates.items()}
+    before = {s: g.weight.detach().clone() for s, g in gates.gates.items()}
+    rows = {s: model.get_submodule(s).weight.detach().clone() for s in closed}
+    x = torch.randn(8, 5)
+    model(x).square().sum().backward()
+    for s, shut in closed.items():
+        assert shut.sum() == 12
+        layer = model.get_submodule(s)
+        assert layer.weight.grad[shut].eq(0).all()
+        assert layer.bias.grad[shut].eq(0).all()
+        assert layer.weight.grad[~shut].ne(0).any()
+        assert gates.gates[s].weight.grad[0, shut].eq(0).all()
+        assert gates.gates[s].weight.grad[0, ~shut].ne(0).any()
+        assert gates.gates[s].weight.grad[1].eq(0).all()
+    train(model, x, steps=10, momentum=0.9)
+    for s, shut in closed.items():
+        assert torch.equal(before[s][0, shut], gates.gates[s].weight[0, shut])
+        assert not torch.equal(before[s][0], gates.gates[s].weight[0])
+        assert torch.equal(before[s][1], gates.gates[s].weight[1])
+        assert torch.equal(rows[s][shut], model.get_submodule(s).weight[shut])
+
+
+# Trap 11.
+
+
+@pytest.mark.parametrize("kind", [torch.optim.SGD, torch.optim.AdamW])
+def test_predictions_of_old_contexts_are_bit_stable_once_everything_they_use_is_frozen(kind):
+    torch.manual_seed(0)
+    body = [nn.Conv2d(3, 6, 3), nn.BatchNorm2d(6), nn.ReLU(), nn.Flatten(), nn.Linear(6 * 9, 8), nn.BatchNorm1d(8), nn.ReLU()]
+    model = gateon.context_norms(nn.Sequential(*body, nn.Linear(8, 3)))
+    gates = gateon.attach(model, contexts=2, density=0.5)
+    options = {"momentum": 0.9} if kind is torch.optim.SGD else {}
+    optimizer = kind(model.parameters(), lr=0.05, weight_decay=0.1, **options)
+    handle = gateon.obstruct(optimizer, gates, rate=0.01)
+    x = torch.randn(8, 3, 5, 5)
+
+    def learn(k):
+        gates.switch(k)
+        model.train()
+        for _ in range(3):
+            optimizer.zero_grad()
+            model(torch.randn(8, 3, 5, 5) * (1 + k)).square().sum().backward()
+            optimizer.step()
+
+    def predict(k):
+        gates.show(k)
+        with torch.no_grad():
+            return model.eval()(x)
+
+    learn(0)
+    learn(1)
+    handle.freeze(["*"])
+    frozen = {n: p.detach().clone() for n, p in model.named_parameters() if "context_gate" not in n}
+    old, first_row = predict(0), {s: g.weight[0].detach().clone() for s, g in gates.gates.items()}
+    other, statistics = predict(1), model[1].running_mean.clone()
+    learn(1)
+    assert torch.equal(predict(0), old)
+    assert all(torch.equal(p, frozen[n]) for n, p in model.named_parameters() if n in frozen)
+    assert all(torch.equal(g.weight[0], first_row[s]) for s, g in gates.gates.items())
+    assert torch.equal(model[1].running_mean[0], statistics[0])
+    assert not torch.equal(model[1].running_mean[1], statistics[1])  # else nothing was learned and nothing shown
+    assert not torch.equal(predict(1), other)
+
+
+# Trap 6.
+
+
+def test_a_gate_that_never_fires_is_named():
+    class Attention(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.attention, self.head = nn.MultiheadAttention(8, 2, batch_first=True), nn.Linear(8, 3)
+
+        def forward(self, x):
+            return self.head(self.attention(x, x, x, need_weights=False)[0])
+
+    model = Attention()
+    gates = gateon.attach(model, sites={"attention.out_proj": "attention.out_proj"})
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match=r"'attention\.out_proj' did not act in the first forward pass.*detach"):
+            model(torch.randn(2, 3, 8))
+    gates.detach()
+    model(torch.randn(2, 3, 8))
+
+
+def test_a_gate_at_a_module_that_is_never_called_is_named_and_one_that_is_called_passes():
+    model = mlp()
+    model.unused = nn.ReLU()
+    model.forward = lambda x: nn.Sequential.forward(model[:5], x)
+    gateon.attach(model, sites={"1": "0", "unused": "2"})
+    with pytest.raises(RuntimeError, match="'unused'"):
+        model(torch.randn(2, 5))
+    gateon.gates_of(model).detach()
+    gateon.attach(model, sites={"1": "0"})
+    model(torch.randn(2, 5))
+    model(torch.randn(2, 5))
+
+
+# Copies, files, precision.
+
+
+def test_gates_of_finds_the_gates_and_forgets_them_with_detach():
+    model = mlp()
+    assert gateon.gates_of(model) is None
+    gates = gateon.attach(model)
+    assert gateon.gates_of(model) is gates
+    gates.detach()
+    assert gateon.gates_of(model) is None
+
+
+def copied(model):
+    return copy.deepcopy(model)
+
+
+def saved(model):
+    file = io.BytesIO()
+    torch.save(model, file)
+    file.seek(0)
+    return torch.load(file, weights_only=False)
+
+
+@every_model
+@pytest.mark.parametrize("duplicate", [copied, saved])
+def test_a_copy_has_gates_of_its_own(name, duplicate):
+    model, x = make(name)
+    gates = gateon.attach(model.eval(), contexts=2, density=0.5, example=x)
+    gates.switch(1)
+    expected = model(x)
+    other = duplicate(model)
+    theirs = gateon.gates_of(other)
+    assert theirs is not gates
+    assert theirs.model is other
+    assert torch.equal(other(x), expected)
+    theirs.switch(0)
+    assert theirs.context == 0
+    assert gates.context == 1
+    assert torch.equal(model(x), expected)
+    assert not torch.equal(other(x), expected)
+    assert theirs.add_context() == 2
+    assert gates.contexts == 2
+    theirs.detach()
+    assert torch.equal(model(x), expected)
+
+
+def test_a_state_with_more_contexts_goes_into_a_fresh_model():
+    model = gateon.context_norms(mlp(norm=nn.BatchNorm1d))
+    gates = gateon.attach(model, contexts=1, density=0.5, seed=3)
+    gates.add_context()
+    gates.add_context()
+    gates.switch(2)
+    train(model, torch.randn(8, 5))
+    fresh = gateon.context_norms(mlp(norm=nn.BatchNorm1d))
+    theirs = gateon.attach(fresh, contexts=1, density=0.5, seed=3)
+    fresh.load_state_dict(model.state_dict())
+    assert theirs.contexts == 3
+    x = torch.randn(4, 5)
+    for k in range(3):
+        gates.switch(k)
+        theirs.switch(k)
+        assert torch.equal(model.eval()(x), fresh.eval()(x))
+    assert gates.add_context() == theirs.add_context() == 3
+    assert same(gates.gain(3), theirs.gain(3))
+
+
+def test_gates_follow_a_change_of_precision_and_new_contexts_too():
+    model = mlp()
+    gates = gateon.attach(model, contexts=2, density=0.5)
+    model.to(torch.float64)
+    gates.add_context()
+    gates.switch(2)
+    assert model(torch.randn(2, 5).double()).dtype == torch.float64
+    assert all(g.weight.dtype == torch.float64 for g in gates.gates.values())
+
+
+def test_a_compiled_model_is_gated_also_in_front_of_layers():
+    model, x = make("transformer")
+    gates = gateon.attach(model.eval(), contexts=2, density=0.5, example=x)
+    assert any(site.in_front for site in gates.sites.values())
+    compiled = torch.compile(model, backend="aot_eager")
+    for k in (0, 1):
+        gates.switch(k)
+        torch.testing.assert_close(compiled(x), model(x))
+
+
+# What print shows.
+
+
+def test_print_shows_every_site_its_units_its_place_and_what_it_owns():
+    gates = gateon.attach(cnn(), contexts=2)
+    lines = str(gates).splitlines()
+    assert lines[0] == "2 contexts, 3 gates, switched to 0"
+    assert [line.split() for line in lines[1:]] == [
+        ["site", "units", "gate", "owns"],
+        ["0", "6", "behind", "2", "0,", "1"],
+        ["4", "8", "behind", "6", "4,", "5"],
+        ["9", "10", "behind", "10", "9"],
+        ["11", "3", "none", "(output)", "11"],
+    ]
+    assert repr(gates) == str(gates)
+    gates.switch([0, 1, 1])
+    assert "switched to [0, 1, 1]" in str(gates)
+    gates.switch([0, 1] * 100)
+    assert len(str(gates).splitlines()[0]) < 110
+
+
+# Switching.
+
+
+@pytest.mark.parametrize("context", [1, torch.tensor(1), np.int64(1), np.int32(1), torch.tensor(1, dtype=torch.int32)])
+@pytest.mark.parametrize("call", ["switch", "show"])
+def test_an_index_may_be_any_whole_number(context, call):
+    gates = gateon.attach(mlp(), contexts=2)
+    getattr(gates, call)(context)
+    assert gates.context == 1
+    assert isinstance(gates.context, int)
+    assert same(gates.gain(), gates.gain(1))
+
+
+@pytest.mark.parametrize("contexts", [[0, 1], (0, 1), torch.tensor([0, 1]), np.array([0, 1])])
+def test_indices_may_be_any_sequence(contexts):
+    model = mlp()
+    gates = gateon.attach(model, contexts=2)
+    gates.switch(contexts)
+    assert gates.context.tolist() == [0, 1]
+    assert model(torch.randn(2, 5)).shape == (2, 3)
+
+
+def test_the_callers_tensor_may_be_used_again():
+    model, contexts = mlp(), torch.tensor([0, 1])
+    gates = gateon.attach(model.eval(), contexts=2, density=0.5)
+    gates.switch(contexts)
+    x = torch.randn(2, 5)
+    before = model(x)
+    contexts.fill_(1)
+    assert torch.equal(model(x), before)
+    gates.switch(contexts)
+    assert gates.context.tolist() == [1, 1]
+
+
+def test_listeners_hear_of_switches_only():
+    heard = []
+
+    class Ear:
+        def switched(self):
+            heard.append("switched")
+
+        def context_added(self):
+            heard.append("added")
+
+        def remove(self):
+            heard.append("removed")
+            gates.listeners.clear()
+
+    gates = gateon.attach(mlp(), contexts=2)
+    gates.listeners.append(Ear())
+    gates.switch(0)
+    gates.show(1)
+    gates.show(0)
+    assert heard == []
+    gates.switch(1)
+    gates.switch(1)
+    gates.switch([0, 1])
+    gates.switch([0, 1])
+    gates.switch([0, 1, 1])
+    assert heard == ["switched"] * 3
+    gates.add_context()
+    gates.detach()
+    assert heard[3:] == ["added", "removed"]
+
+
+@pytest.mark.parametrize("call", ["switch", "show", "gain"])
+@pytest.mark.parametrize(
+    ("context", "error", "message"),
+    [
+        (-1, IndexError, "Context -1 does not exist: there are 2"),
+        (2, IndexError, "Context 2 does not exist: there are 2; add_context"),
+        ([0, 7], IndexError, "Context 7 does not exist"),
+        (torch.tensor([0, -3]), IndexError, "Context -3 does not exist"),
+        (1.0, ValueError, r"not 1\.0"),
+        (True, ValueError, "not True"),
+        (torch.tensor([True, False]), ValueError, "not"),
+        (torch.zeros(2, 2, dtype=torch.long), ValueError, r"not \[\[0, 0\], \[0, 0\]\]"),
+        ([], ValueError, r"not \[\]"),
+        ("1", ValueError, "not '1'"),
+        (object, ValueError, "A context is an index, or one index for each sample"),
+    ],
+)
+def test_a_bad_context_is_refused_and_the_old_one_stays(call, context, error, message):
+    model = mlp().eval()
+    gates = gateon.attach(model, contexts=2, density=0.5)
+    gates.switch(1)
+    x = torch.randn(2, 5)
+    before = model(x)
+    with pytest.raises(error, match=message):
+        getattr(gates, call)(context)
+    assert gates.context == 1
+    assert torch.equal(model(x), before)
+
+
+@every_model
+def test_a_wrong_number_of_contexts_names_both_numbers(name):
+    model, x = make(name)
+    model = gateon.context_norms(model)
+    gates = gateon.attach(model, contexts=2, example=x)
+    gates.switch([0, 1, 0, 1])
+    with pytest.raises(ValueError, match=r"4 contexts were given for a batch of 6.*switch to one context"):
+        model(x)
+    gates.switch(0)
+    model(x)
+
+
+# Bad input: the model stays as it was.
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"contexts": 0}, "contexts is a number of at least 1, not 0"),
+        ({"contexts": -2}, "at least 1"),
+        ({"contexts": 2.5}, r"at least 1, not 2\.5"),
+        ({"density": 0}, r"density 0\.0 of site '0'"),
+        ({"density": 1.5}, r"density 1\.5 of site '0'"),
+        ({"density": float("nan")}, "density nan"),
+        ({"density": {"0": 0.5}}, "density says nothing of site '2'"),
+        ({"density": {"*": 0.5, "2": -1}}, None),
+        ({"density": {"2": -1, "*": 0.5}}, r"density -1\.0 of site '2'"),
+        ({"density": {"hidden": 0.5, "*": 0.5}}, "No site matches 'hidden'"),
+        ({"start": "closed"}, "not 'closed'"),
+        ({"start": 0.0}, r"not 0\.0"),
+        ({"start": 1.0}, r"not 1\.0"),
+        ({"start": -0.5}, r"not -0\.5"),
+        ({"start": float("nan")}, "not nan"),
+        ({"width": 0.0}, "width is above 0"),
+        ({"width": -1.0}, "width is above 0"),
+        ({"power": 0}, "power at least 1"),
+        ({"sites": "fc*"}, "No layer matches 'fc\\*'.*'0'"),
+        ({"sites": []}, "sites= holds no pattern"),
+        ({"sites": {}}, "names no place"),
+        ({"sites": {"9": "0"}}, "No module matches '9'"),
+        ({"sites": {"1": "9"}}, "No module matches '9'"),
+        ({"sites": {"1": "1"}}, "Site '1' owns no layer that has units"),
+        ({"sites": {"*": "0"}}, "'\\*' matches 5 modules"),
+        ({"sites": {"1": "0", "[1]": "2"}}, "one place twice"),
+    ],
+)
+def test_bad_arguments_name_the_thing_and_leave_the_model_alone(arguments, message):
+    model = mlp()
+    before = anatomy(model)
+    if message is None:
+        gateon.attach(model, **arguments)
+        return
+    with pytest.raises(ValueError, match=message) as caught:
+        gateon.attach(model, **arguments)
+    assert "\n" not in str(caught.value)
+    assert anatomy(model) == before
+    assert gateon.gates_of(model) is None
+    gateon.attach(model)
+
+
+class Forks(nn.Module):
+    """Takes a decision on a value."""
+
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = nn.Linear(5, 4), nn.Linear(4, 3)
+
+    def forward(self, x):
+        return self.b(torch.relu(self.a(x))) if x.sum() > 0 else self.b(self.a(x))
+
+
+@pytest.mark.filterwarnings("ignore:Initializing zero-element")
+@pytest.mark.parametrize(
+    ("make_model", "message"),
+    [
+        (lambda: nn.Sequential(nn.LazyLinear(4), nn.Linear(4, 2)), "lazy layers.*run one before attach"),
+        (lambda: nn.Sequential(nn.Linear(5, 3)), "Sequential has no hidden layer to gate: name sites=, or pass head=True"),
+        (lambda: nn.Sequential(nn.ReLU()), "no hidden layer"),
+        (lambda: nn.Sequential(nn.Linear(5, 0), nn.ReLU(), nn.Linear(0, 3)), "Layer '0' has no units"),
+        (Forks, "Forks cannot be read without data .*pass example=.*or name the sites as a mapping"),
+    ],
+)
+def test_models_that_cannot_be_gated_say_why_and_stay_as_they_were(make_model, message):
+    model = make_model()
+    before = anatomy(model)
+    with pytest.raises(ValueError, match=message):
+        gateon.attach(model)
+    assert anatomy(model) == before
+
+
+def test_the_remedies_of_those_messages_work():
+    gateon.attach(nn.Sequential(nn.Linear(5, 3)), head=True)
+    gateon.attach(Forks(), example=torch.ones(1, 5))
+    gateon.attach(Forks(), sites={"a": "a"})
+
+
+def test_an_example_that_does_not_fit_leaves_the_model_alone():
+    model = Forks()
+    before = anatomy(model)
+    with pytest.raises(RuntimeError):
+        gateon.attach(model, example=torch.ones(1, 6))
+    assert anatomy(model) == before
+
+
+def test_attaching_twice_is_refused_and_the_first_gates_stay():
+    model = mlp()
+    gates = gateon.attach(model, contexts=2)
+    before = anatomy(model)
+    with pytest.raises(ValueError, match=r"has gates already.*gates_of"):
+        gateon.attach(model)
+    with pytest.raises(ValueError, match="has gates already"):
+        gateon.attach(nn.Sequential(model, nn.ReLU(), nn.Linear(3, 3)))
+    assert gateon.gates_of(model) is gates
+    assert anatomy(model) == before

@@ -1,0 +1,146 @@
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from gateon.wiring import trace
+
+
+class Branches(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.declared_first = nn.Linear(4, 3)
+        self.a, self.b, self.relu = nn.Linear(5, 4), nn.Linear(5, 4), nn.ReLU()
+
+    def forward(self, x):
+        x = x.view(x.size(0), -1)
+        return self.declared_first(self.relu(self.a(x)) + F.relu(self.b(x)))
+
+
+class Decides(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = nn.Linear(5, 5), nn.BatchNorm1d(5)
+        self.drop = nn.Dropout(0.5)
+
+    def forward(self, x):
+        return self.drop(self.b(self.a(x))) if x.sum() > 0 else self.a(x)
+
+
+def shape_of(wiring):
+    return [(c.name, [wiring.calls[i].name for i in c.inputs]) for c in wiring.calls if c.name != "input"]
+
+
+def test_order_is_that_of_use_not_of_declaration_and_both_ways_of_following_agree():
+    model, x = Branches(), torch.ones(2, 5)
+    symbolic, run = trace(model), trace(model, x)
+    assert [c.name for c in symbolic.calls] == ["input", "flatten", "a", "relu", "b", "relu", "add", "declared_first"]
+    assert [c.module is not None for c in symbolic.calls if c.name == "relu"] == [True, False]
+    assert [n for n, _ in shape_of(run)] == [n for n, _ in shape_of(symbolic)]
+    assert shape_of(run)[1:][-1] == shape_of(symbolic)[1:][-1] == ("declared_first", ["add"])
+    for wiring in (symbolic, run):
+        names = [c.name for c in wiring.calls]
+        assert [names[i] for i in wiring.outputs] == ["declared_first"]
+        total = names.index("add")
+        assert sorted(names[i] for i in wiring.calls[total].inputs) == ["relu", "relu"]
+        assert wiring.users(total) == [names.index("declared_first")]
+        assert wiring.times("a") == 1
+        assert wiring.times("relu") == 1  # the function of that name is no call of the module
+
+
+@pytest.mark.parametrize("example", [torch.ones(2, 5), (torch.ones(2, 5),), {"x": torch.ones(2, 5)}])
+def test_an_example_is_a_tensor_a_tuple_or_a_mapping(example):
+    assert [c.name for c in trace(Decides(), example).calls] == ["a", "b", "drop"]
+
+
+def test_following_a_run_changes_nothing():
+    model = Decides()
+    model.b.eval()
+    before = {k: v.clone() for k, v in model.state_dict().items()}
+    modes, generator = [m.training for m in model.modules()], torch.get_rng_state()
+    trace(model, torch.randn(3, 5).abs())
+    with pytest.raises(RuntimeError):
+        trace(model, torch.ones(3, 4))
+    torch.set_rng_state(generator)
+    trace(model, torch.ones(3, 5))
+    assert torch.equal(generator, torch.get_rng_state())
+    assert all(torch.equal(before[k], v) for k, v in model.state_dict().items())
+    assert [m.training for m in model.modules()] == modes
+    assert not any(m._forward_hooks or m._forward_pre_hooks or m._forward_hooks_with_kwargs for m in model.modules())
+    assert all(p.grad is None for p in model.parameters())
+
+
+def test_without_data_a_decision_on_values_asks_for_an_example():
+    with pytest.raises(
+        ValueError, match=r"The order of the layers of Decides cannot be read without data \(.+\): pass example="
+    ) as caught:
+        trace(Decides())
+    assert "\n" not in str(caught.value)
+
+
+def test_an_example_of_the_models_own_is_used_and_a_bad_one_is_as_good_as_none():
+    model = Decides()
+    model.dummy_inputs = {"x": torch.ones(2, 5)}
+    assert [c.name for c in trace(model).calls] == ["a", "b", "drop"]
+    model.dummy_inputs = {"ids": torch.ones(2, 5)}
+    with pytest.raises(ValueError, match="pass example="):
+        trace(model)
+
+
+def test_attention_is_one_call():
+    class Attends(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.attention = nn.MultiheadAttention(4, 2)
+
+        def forward(self, x):
+            return self.attention(x, x, x)[0]
+
+    assert [c.name for c in trace(Attends(), torch.ones(2, 3, 4)).calls if c.module is not None] == ["attention"]
+
+
+def test_the_results_that_count_as_outputs():
+    class Returns(nn.Module):
+        def __init__(self, pick):
+            super().__init__()
+            self.a, self.b, self.pick = nn.Linear(5, 4), nn.Linear(5, 3), pick
+
+        def forward(self, x):
+            return self.pick(self.a(x), self.b(x))
+
+    def outputs(pick, example):
+        wiring = trace(Returns(pick), example)
+        return sorted(wiring.calls[i].name for i in wiring.outputs)
+
+    for example in (None, torch.ones(2, 5)):
+        assert outputs(lambda a, b: b, example) == ["b"]
+        assert outputs(lambda a, b: (a, [b]), example) == ["a", "b"]
+        assert outputs(lambda a, b: {"left": a, "right": {"right": b}}, example) == ["a", "b"]
+    assert outputs(lambda a, b: {"logits": b, "hidden_states": (a,)}, torch.ones(2, 5)) == ["b"]
+
+
+@pytest.mark.parametrize(
+    ("reshaping", "name"),
+    [
+        (lambda x: x.flatten(1), "flatten"),
+        (lambda x: torch.flatten(x, start_dim=1), "flatten"),
+        (lambda x: x.view(x.size(0), -1), "flatten"),
+        (lambda x: x.view((x.shape[0], -1)), "flatten"),
+        (lambda x: torch.reshape(x, (x.shape[0], -1)), "flatten"),
+        (lambda x: x.flatten(2), "reshape"),
+        (lambda x: torch.flatten(x), "reshape"),
+        (lambda x: x.view(x.size(0), 4, -1), "reshape"),
+        (lambda x: x.reshape(-1), "reshape"),
+    ],
+)
+def test_only_what_leaves_one_dimension_and_the_batch_is_a_flattening(reshaping, name):
+    class Reshapes(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.convolution = nn.Conv2d(2, 4, 1)
+
+        def forward(self, x):
+            return reshaping(self.convolution(x))
+
+    for example in (None, torch.ones(2, 2, 3, 3)):
+        assert trace(Reshapes(), example).calls[-1].name == name
