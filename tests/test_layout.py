@@ -28,11 +28,16 @@ ORDER = [
     "models",
     "methods",
     "learner",
+    "isolated",
     "metrics",
     "streams",
     "checkpoint",
     "record",
     "run",
+    "specification",
+    "report",
+    "compare",
+    "cli",
 ]
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from .record import Record
 from .report.table import markdown, summarise
@@ -44,10 +44,9 @@ def run_specification(
 
 def isolated_accuracies(specification: Specification, folder: Path, progress: Progress | None = None) -> list[float]:
     """Accuracies of networks of the same specification that learn one task each: run once, then found again by its key."""
-    nothing = dict.fromkeys(METHOD_ONLY, None)
-    plain = replace(specification, method="isolated", evaluate="all", **nothing)
+    plain = _changed(specification, method="isolated", evaluate="all", **dict.fromkeys(METHOD_ONLY))
     record = run_specification(plain, folder / f"isolated-{plain.key()}", progress=progress)
-    return [row[k] for k, row in enumerate(record.accuracy) if row[k] is not None]
+    return [accuracy for k, row in enumerate(record.accuracy) if (accuracy := row[k]) is not None]
 
 
 def compare(
@@ -60,12 +59,12 @@ def compare(
     progress: Callable[[], Progress | None] = lambda: None,
 ) -> dict[str, list[Record]]:
     """Every method with every seed, each in a directory of its own below `out`; the table as compare.md and compare.json."""
-    wanted = [replace(specification, method=method) for method in methods]  # all names are checked before anything runs
+    wanted = [_changed(specification, method=method) for method in methods]  # all names are checked before anything runs
     records: dict[str, list[Record]] = {}
     for one in wanted:
         for seed in range(specification.seed, specification.seed + seeds):
             folder = out / f"{one.method}-{seed}"
-            record = run_specification(replace(one, seed=seed), folder, isolated=isolated, progress=progress())
+            record = run_specification(_changed(one, seed=seed), folder, isolated=isolated, progress=progress())
             records.setdefault(one.method, []).append(record)
     table = summarise(records)
     (out / "compare.md").write_text(markdown(table, seeds) + "\n")
@@ -73,3 +72,8 @@ def compare(
     content = {"specification": specification.to_dict(), "seeds": seeds, "methods": named}
     (out / "compare.json").write_text(json.dumps(content, indent=1) + "\n")
     return records
+
+
+def _changed(specification: Specification, **values: Any) -> Specification:
+    """The specification with other values, checked like those a user gives."""
+    return Specification.from_dict(specification.to_dict() | values)

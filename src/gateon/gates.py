@@ -19,7 +19,7 @@ from .sites import Site, find_sites, matching
 
 __all__ = ["Gates", "attach", "gates_of"]
 
-BEHIND, IN_FRONT, TAP = "context_gate", "context_gate_in_front", "context_tap"
+BEHIND, IN_FRONT, TAP, TAP_IN_FRONT = "context_gate", "context_gate_in_front", "context_tap", "context_tap_in_front"
 OPEN = 20.0  # tanh(20) is exactly 1, in float64 too
 
 
@@ -146,7 +146,7 @@ class Gates:
                     if hook in HOOKS:
                         del hooks[key]
                         module._forward_pre_hooks_with_kwargs.pop(key, None)
-            for name in (BEHIND, IN_FRONT, TAP):
+            for name in (BEHIND, IN_FRONT, TAP, TAP_IN_FRONT):
                 module._modules.pop(name, None)
         for encoder in self._nesting:
             encoder.use_nested_tensor = True
@@ -243,7 +243,8 @@ def attach(
             layer, tap = model.get_submodule(site.name), Gate(site, None, power, batch_dim)
             gate.site = replace(site, place=site.name, in_front=False, dim=unit_dim(layer))
             _install(layer, BEHIND, gate, _behind)
-            _install(model.get_submodule(site.place), TAP, tap, _observe_in_front if site.in_front else _observe)
+            name, hook = (TAP_IN_FRONT, _observe_in_front) if site.in_front else (TAP, _observe)
+            _install(model.get_submodule(site.place), name, tap, hook)
         elif site.in_front:
             _install(model.get_submodule(site.place), IN_FRONT, gate, _in_front)
         else:
@@ -332,7 +333,7 @@ def _in_front(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) 
 
 
 def _observe_in_front(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    return _on_input(module._modules[TAP], args, kwargs)
+    return _on_input(module._modules[TAP_IN_FRONT], args, kwargs)
 
 
 def _on_input(gate: nn.Module | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:

@@ -77,7 +77,7 @@ class Specification:
         threads: of the processor; None leaves it to torch. Results are the same for the same number.
     """
 
-    stream: str = "permuted-mnist"
+    stream: str
     tasks: int | None = None
     seed: int = 0
     method: MethodName = "n-gateon"

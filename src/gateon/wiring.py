@@ -34,6 +34,15 @@ class Wiring:
         """The calls that take the result of call `index`."""
         return [i for i, call in enumerate(self.calls) if index in call.inputs]
 
+    def cut_loose_ends(self) -> Wiring:
+        """Functions whose result reaches nothing, such as a look for NaN, take nothing: they read no units."""
+        used = set(self.outputs)
+        for i, call in reversed(list(enumerate(self.calls))):
+            if call.module is None and i not in used:
+                call.inputs = ()
+            used.update(call.inputs)
+        return self
+
     def times(self, name: str) -> int:
         """How often the module of that name is called."""
         return sum(call.module is not None and call.name == name for call in self.calls)
@@ -89,7 +98,7 @@ def _trace_symbolically(model: nn.Module) -> Wiring:
         module = modules[str(node.target)] if node.op == "call_module" else None
         name = str(node.target) if module is not None else _label(node.target, node.args, node.kwargs)
         wiring.calls.append(Call("input" if node.op == "placeholder" else name, module, sources))
-    return wiring
+    return wiring.cut_loose_ends()
 
 
 def _is_shape(node: fx.Node, tensors: Mapping[fx.Node, int]) -> bool:
@@ -106,7 +115,7 @@ def _trace_by_running(model: nn.Module, example: Any) -> Wiring:
     with recorder.watching(model), _evaluating(model), torch.enable_grad(), recorder:
         # With gradients enabled torch's transformer layers take the path that calls their modules.
         recorder.finish(_call(model, example))
-    return recorder.wiring
+    return recorder.wiring.cut_loose_ends()
 
 
 class _Recorder(TorchFunctionMode):

@@ -15,7 +15,7 @@ from rich.text import Text
 from ..record import Record
 from .table import COLUMNS, percent
 
-__all__ = ["Live", "Lines", "matrix", "progress_for", "table"]
+__all__ = ["Lines", "Live", "matrix", "progress_for", "table"]
 
 
 class Lines:
