@@ -126,10 +126,12 @@ def test_a_detached_model_trains_like_a_plain_one(name):
     model, x = make(name)
     plain = copy.deepcopy(model)
     gates = gateon.attach(model, contexts=2, example=x)
-    handle = gateon.obstruct(torch.optim.SGD(model.parameters(), lr=0.1), gates, per="unit")
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    gateon.obstruct(optimizer, gates, per="unit")
     gates.detach()
     assert not gates.listeners
-    assert not handle._hooks
+    assert not optimizer._optimizer_step_pre_hooks
+    assert not optimizer._optimizer_step_post_hooks
     for one in (model, plain):
         torch.manual_seed(5)
         train(one, x, momentum=0.9, weight_decay=0.1)
@@ -222,18 +224,14 @@ def test_same_seed_same_gates_and_contexts_sites_and_seeds_differ():
 
 
 def test_the_global_generator_neither_decides_the_gates_nor_is_moved():
-    torch.manual_seed(1)
-    state = torch.get_rng_state()
-    one = gateon.attach(cnn_like := mlp(), contexts=2).gain(1)
-    torch.manual_seed(1)
-    gateon.attach(copy.deepcopy(gateon.gates_of(cnn_like).detach()), contexts=2, example=torch.randn(2, 5))
-    torch.manual_seed(2)
-    assert same(one, gateon.attach(mlp(), contexts=2).gain(1))
-    torch.set_rng_state(state)
-    model, x = mlp(), torch.zeros(2, 5)
-    state = torch.get_rng_state()
-    gateon.attach(model, example=x)
-    assert torch.equal(state, torch.get_rng_state())
+    drawn = []
+    for seed in (1, 2):
+        model = mlp()
+        torch.manual_seed(seed)
+        state = torch.get_rng_state()
+        drawn.append(gateon.attach(model, contexts=2).gain(1))
+        assert torch.equal(state, torch.get_rng_state())
+    assert same(*drawn)
 
 
 def test_a_contexts_gates_do_not_depend_on_how_many_there_are_or_when_it_came():
@@ -313,15 +311,12 @@ def test_one_context_per_sample_equals_each_sample_alone(name, training):
     model, x = make(name)
     model = gateon.context_norms(model).double()
     x = x.double() if x.is_floating_point() else x
+    gates = gateon.attach(model, contexts=3, density=0.5, example=x)
+    model.train(training)
     for module in model.modules():
         if isinstance(module, nn.Dropout | nn.MultiheadAttention):
             module.p = module.dropout = 0.0
         elif isinstance(module, gateon.ContextNorm):  # in training a norm looks at the other samples, as it must
-            module.statistics = "context"
-    gates = gateon.attach(model, contexts=3, density=0.5, example=x)
-    model.train(training)
-    for module in model.modules():
-        if isinstance(module, gateon.ContextNorm):
             module.eval()
             module.running_mean.copy_(torch.randn(module.running_mean.shape))
             module.running_var.copy_(torch.rand(module.running_var.shape) + 0.5)
@@ -344,6 +339,7 @@ def test_one_context_per_sample_equals_each_sample_alone(name, training):
 
 @pytest.mark.parametrize("grad", [True, False])
 @pytest.mark.parametrize("padded", [None, 0, 1])
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
 def test_the_fast_paths_of_transformers_do_not_bypass_gates(grad, padded):
     """Without gradients torch fuses a layer into one call, and with padding it hands nested tensors to the layers."""
     torch.manual_seed(0)
@@ -394,14 +390,15 @@ def test_closed_gates_never_move_and_their_units_get_no_gradient():
 
 
 @pytest.mark.parametrize("kind", [torch.optim.SGD, torch.optim.AdamW])
-def test_predictions_of_old_contexts_are_bit_stable_once_everything_they_use_is_frozen(kind):
+@pytest.mark.parametrize("how", ["pattern", "availability"])
+def test_predictions_of_old_contexts_are_bit_stable_once_everything_they_use_is_frozen(kind, how):
     torch.manual_seed(0)
     body = [nn.Conv2d(3, 6, 3), nn.BatchNorm2d(6), nn.ReLU(), nn.Flatten(), nn.Linear(6 * 9, 8), nn.BatchNorm1d(8), nn.ReLU()]
     model = gateon.context_norms(nn.Sequential(*body, nn.Linear(8, 3)))
     gates = gateon.attach(model, contexts=2, density=0.5)
     options = {"momentum": 0.9} if kind is torch.optim.SGD else {}
     optimizer = kind(model.parameters(), lr=0.05, weight_decay=0.1, **options)
-    handle = gateon.obstruct(optimizer, gates, rate=0.01)
+    handle = gateon.obstruct(optimizer, gates, rate=0.01, head=True)
     x = torch.randn(8, 3, 5, 5)
 
     def learn(k):
@@ -419,7 +416,11 @@ def test_predictions_of_old_contexts_are_bit_stable_once_everything_they_use_is_
 
     learn(0)
     learn(1)
-    handle.freeze(["*"])
+    if how == "pattern":
+        handle.remove()
+        gateon.obstruct(optimizer, gates, frozen="*")
+    else:
+        handle.load_state_dict({k: v if k == "steps" else torch.zeros_like(v) for k, v in handle.state_dict().items()})
     frozen = {n: p.detach().clone() for n, p in model.named_parameters() if "context_gate" not in n}
     old, first_row = predict(0), {s: g.weight[0].detach().clone() for s, g in gates.gates.items()}
     other, statistics = predict(1), model[1].running_mean.clone()
@@ -542,14 +543,29 @@ def test_gates_follow_a_change_of_precision_and_new_contexts_too():
     assert all(g.weight.dtype == torch.float64 for g in gates.gates.values())
 
 
-def test_a_compiled_model_is_gated_also_in_front_of_layers():
-    model, x = make("transformer")
-    gates = gateon.attach(model.eval(), contexts=2, density=0.5, example=x)
-    assert any(site.in_front for site in gates.sites.values())
-    compiled = torch.compile(model, backend="aot_eager")
-    for k in (0, 1):
+def test_a_compiled_model_is_gated_everywhere_and_switching_does_not_compile_it_again():
+    class Tiny(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.b, self.act, self.head = nn.Linear(5, 6), nn.Linear(6, 6), nn.ReLU(), nn.Linear(6, 3)
+
+        def forward(self, x):
+            return self.head(self.act(self.b(torch.sigmoid(self.a(x)))))
+
+    model, x = Tiny(), torch.randn(4, 5)
+    gates = gateon.attach(model, contexts=3, density=0.5)
+    assert {site.in_front for site in gates.sites.values()} == {True, False}
+    compiled_graphs = []
+
+    def backend(graph, inputs):
+        compiled_graphs.append(graph)
+        return graph.forward
+
+    compiled = torch.compile(model, backend=backend, fullgraph=True)
+    for k in (0, 1, 2, 0):
         gates.switch(k)
         torch.testing.assert_close(compiled(x), model(x))
+    assert len(compiled_graphs) == 1
 
 
 # What print shows.

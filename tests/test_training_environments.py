@@ -1,4 +1,4 @@
-"""Obstruction in the loops people have: accumulation, clipping, GradScaler, compiled models, autocast, copies, several processes."""
+"""Obstruction in the loops people have: accumulation, clipping, GradScaler, compiled models, autocast, copies, processes."""
 
 from __future__ import annotations
 
@@ -371,9 +371,10 @@ def test_bf16_parameters_keep_their_books_in_float32(per):
         F.cross_entropy(model(x).float(), y).backward()
         optimizer.step()
         optimizer.zero_grad()
-    for A in handle.availability.values():
-        assert A.dtype == torch.float32
-        assert A.mean().item() == pytest.approx(1 - 4e-3, abs=1e-3)  # bfloat16 has no number between 0.996 and 1
+    assert all(A.dtype == torch.float32 for A in handle.availability.values())
+    for layer in "02":
+        A = torch.cat([A.flatten() for name, A in handle.availability.items() if name.startswith(layer)])
+        assert A.mean().item() == pytest.approx(1 - 4e-3, abs=2e-4)  # bfloat16 has no number between 0.996 and 1
     assert torch.equal(before, model[2].weight)
 
 
@@ -402,7 +403,7 @@ def test_a_copy_of_model_and_optimizer_cannot_be_trained_unobstructed(way):
     model, optimizer, handle = made(**way)
     learn(model, optimizer, 2)
     model2, optimizer2 = copy.deepcopy((model, optimizer))
-    x, y = batch()
+    x = batch()[0]
     with pytest.raises(RuntimeError, match=r"copy of one whose updates are obstructed.*call gateon\.obstruct for the copy"):
         model2(x)
     model2.eval()
@@ -438,8 +439,6 @@ def test_an_obstructed_model_can_be_saved_whole(way):
 
 
 def one_of_two(rank, directory, per):
-    torch.set_num_threads(1)
-    torch.distributed.init_process_group("gloo", init_method=f"file://{directory}/meet-{per}", rank=rank, world_size=2)
     model, gates = gated_network(dtype=torch.float64)
     parallel = nn.parallel.DistributedDataParallel(model)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -451,16 +450,24 @@ def one_of_two(rank, directory, per):
         optimizer.step()
         optimizer.zero_grad()
     torch.save(everything(model, optimizer, handle), f"{directory}/{per}-{rank}.pt")
-    torch.distributed.destroy_process_group()
 
 
 def both_of_two(rank, directory):
+    torch.set_num_threads(1)
+    torch.distributed.init_process_group("gloo", init_method=f"file://{directory}/meet", rank=rank, world_size=2)
     for per in ("unit", "parameter"):
         one_of_two(rank, directory, per)
+    torch.distributed.barrier()
+    torch.distributed.destroy_process_group()
 
 
 def test_two_processes_equal_one(tmp_path):
-    torch.multiprocessing.spawn(both_of_two, args=(str(tmp_path),), nprocs=2)
+    processes = torch.multiprocessing.spawn(both_of_two, args=(str(tmp_path),), nprocs=2, join=False)
+    try:
+        assert processes.join(timeout=60) or processes.join(timeout=5)  # each call waits for one of them
+    finally:
+        for process in processes.processes:
+            process.kill()
     for per in ("unit", "parameter"):
         model, optimizer, handle = made(dtype=torch.float64, per=per)
         for n in range(4):

@@ -165,3 +165,18 @@ def test_a_look_at_values_that_leads_nowhere_does_not_count_as_a_reader():
     wiring = trace(Looks(), torch.ones(1, 5))
     first = [c.name for c in wiring.calls].index("a")
     assert [wiring.calls[i].name for i in wiring.users(first)] == ["sigmoid"]
+
+
+def test_a_model_that_draws_numbers_does_not_move_the_generator():
+    class Draws(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a = nn.Linear(5, 4)
+
+        def forward(self, x):
+            return self.a(x + torch.randn_like(x))
+
+    model = Draws()
+    state = torch.get_rng_state()
+    trace(model, torch.ones(1, 5))
+    assert torch.equal(state, torch.get_rng_state())

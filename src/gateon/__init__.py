@@ -1,6 +1,7 @@
 """Continual learning without replay: context gates and availability-scaled updates for any PyTorch network."""
 
 from . import availability, metrics, models, relevance, streams
+from .compact import compact
 from .gate import Gate
 from .gates import Gates, attach, gates_of
 from .learner import Learner, Observation
@@ -23,6 +24,7 @@ __all__ = [
     "Record",
     "attach",
     "availability",
+    "compact",
     "context_norms",
     "gates_of",
     "gating_only",

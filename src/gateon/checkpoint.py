@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +17,10 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-__all__ = ["load", "replace_file", "save"]
+__all__ = ["load", "save", "whole_file"]
 
 TENSOR = "tensor"  # {"tensor": name} in the JSON stands for a tensor
-PAIRS = "pairs"  # {"pairs": [[key, value], ...]} stands for a dict whose keys are not all strings
+PAIRS = "pairs"  # {"pairs": [[key, value], ...]} stands for a dict whose keys are not all strings, or are one of these
 
 
 def save(state: Any, path: Path) -> None:
@@ -32,12 +34,8 @@ def save(state: Any, path: Path) -> None:
     """
     tensors: dict[str, Tensor] = {}
     skeleton = json.dumps(_without_tensors(state, tensors))
-    aside = path.with_name(path.name + ".part")
-    try:
+    with whole_file(path) as aside:
         save_file(tensors, aside, metadata={"state": skeleton})
-        replace_file(aside, path)
-    finally:
-        aside.unlink(missing_ok=True)
 
 
 def load(path: Path) -> Any:
@@ -47,15 +45,32 @@ def load(path: Path) -> Any:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (it is no dict)
             skeleton = json.loads(file.metadata()["state"])
         return _with_tensors(skeleton, tensors)
-    except (SafetensorError, KeyError, TypeError, json.JSONDecodeError) as reason:
+    except (SafetensorError, KeyError, TypeError, ValueError) as reason:
         raise ValueError(f"{path} is damaged or no checkpoint of gateon: delete it to start anew.") from reason
 
 
-def replace_file(aside: Path, path: Path) -> None:
-    """Put a finished file in its place so that even a crash leaves the old one or the new one, whole."""
-    with open(aside, "rb") as file:
-        os.fsync(file.fileno())
-    os.replace(aside, path)
+@contextmanager
+def whole_file(path: Path) -> Iterator[Path]:
+    """A file aside to write, then synced and put in its place: a crash or a full disk leaves the old one or the new one, whole.
+
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "figures.txt"
+    >>> with whole_file(path) as aside:
+    ...     written = aside.write_text("1 2 3")
+    >>> path.read_text(), aside.exists()
+    ('1 2 3', False)
+    """
+    aside = path.with_name(path.name + ".part")
+    try:
+        yield aside
+        with open(aside, "rb") as file:
+            os.fsync(file.fileno())
+        os.replace(aside, path)
+    except (OSError, SafetensorError) as reason:
+        why = getattr(reason, "strerror", None) or str(reason)
+        raise OSError(f"{path} could not be written ({why}): make room there or choose another place.") from reason
+    finally:
+        aside.unlink(missing_ok=True)
 
 
 def _without_tensors(value: Any, tensors: dict[str, Tensor]) -> Any:
@@ -64,7 +79,7 @@ def _without_tensors(value: Any, tensors: dict[str, Tensor]) -> Any:
         tensors[name] = value.detach().contiguous().clone()  # safetensors refuses tensors that share memory
         return {TENSOR: name}
     if isinstance(value, dict):
-        if all(isinstance(key, str) for key in value):
+        if all(isinstance(key, str) for key in value) and value.keys() not in ({TENSOR}, {PAIRS}):
             return {key: _without_tensors(item, tensors) for key, item in value.items()}
         return {PAIRS: [[key, _without_tensors(item, tensors)] for key, item in value.items()]}
     if isinstance(value, list | tuple):

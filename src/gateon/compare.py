@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from .checkpoint import whole_file
 from .record import Record
 from .report.table import markdown, summarise
 from .run import Progress, run
@@ -22,8 +23,9 @@ def run_specification(
     specification: Specification, out: Path, *, isolated: bool = False, progress: Progress | None = None
 ) -> Record:
     """Run what a specification says, or go on with it; the specification is saved beside the record."""
-    alone = isolated_accuracies(specification, out.parent, progress) if isolated and specification.method != "isolated" else None
     stream = specification.make_stream()
+    specification.make_learner(stream)  # what cannot be made is found before anything runs
+    alone = isolated_accuracies(specification, out.parent, progress) if isolated and specification.method != "isolated" else None
     record = run(
         stream,
         specification.make_learner(stream),
@@ -59,7 +61,9 @@ def compare(
     progress: Callable[[], Progress | None] = lambda: None,
 ) -> dict[str, list[Record]]:
     """Every method with every seed, each in a directory of its own below `out`; the table as compare.md and compare.json."""
-    wanted = [_changed(specification, method=method) for method in methods]  # all names are checked before anything runs
+    if not methods or seeds < 1:
+        raise ValueError("Name at least one method and one seed to compare.")
+    wanted = [_changed(specification, method=method) for method in dict.fromkeys(methods)]  # all are checked before anything runs
     records: dict[str, list[Record]] = {}
     for one in wanted:
         for seed in range(specification.seed, specification.seed + seeds):
@@ -67,10 +71,11 @@ def compare(
             record = run_specification(_changed(one, seed=seed), folder, isolated=isolated, progress=progress())
             records.setdefault(one.method, []).append(record)
     table = summarise(records)
-    (out / "compare.md").write_text(markdown(table, seeds) + "\n")
     named = {method: {name: {"mean": m, "spread": s} for name, (m, s) in row.items()} for method, row in table.items()}
     content = {"specification": specification.to_dict(), "seeds": seeds, "methods": named}
-    (out / "compare.json").write_text(json.dumps(content, indent=1) + "\n")
+    for name, text in {"compare.md": markdown(table, seeds), "compare.json": json.dumps(content, indent=1)}.items():
+        with whole_file(out / name) as aside:
+            aside.write_text(text + "\n", encoding="utf-8")
     return records
 
 

@@ -111,7 +111,10 @@ class Gates:
             return {name: gate.gain(rows).squeeze(0) for name, gate in self.gates.items()}
 
     def add_context(self) -> int:
-        """One more context, with gates started like the others; returns its index. Also in the middle of training."""
+        """One more context, with gates started like the others; returns its index. Also in the middle of training.
+
+        What an optimizer remembers of the gates grows with them if `obstruct` follows it; else build the optimizer anew.
+        """
         new = self.contexts
         for n, gate in enumerate(self.gates.values()):
             assert gate.weight is not None
@@ -232,6 +235,8 @@ def attach(
     if any(isinstance(p, nn.parameter.UninitializedParameter) for p in model.parameters()):
         raise ValueError("This model has lazy layers that know their units only after a first forward pass: run one before attach.")
     found = find_sites(model, sites, example, head=head)
+    if before_norm:
+        found = [replace(site, narrows=site.narrows_before_norm) for site in found]
     rows = partial(_initial_row, shares=_shares(density, found), start=start, width=width, seed=seed)
     made = [(site, torch.stack([rows(n, site, k) for k in range(contexts)])) for n, site in enumerate(s for s in found if s.gated)]
     observed = [s for s in found if not s.gated and s.place]

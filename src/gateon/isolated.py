@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from .learner import Learner, Observation
 from .methods.base import Method
@@ -46,6 +47,11 @@ class Isolated:
     def model(self) -> nn.Module:
         """The network of the context being learned."""
         return self._learner.model
+
+    @property
+    def optimizer(self) -> Optimizer:
+        """The optimizer of that network."""
+        return self._learner.optimizer
 
     def observe(self, x: Any, y: Tensor, context: int) -> Observation:
         """Learn one batch."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -17,13 +18,14 @@ from .gates import gates_of
 from .methods.base import Method
 from .methods.finetune import Finetune
 from .norm import kept_statistics
+from .part import Part
 
 __all__ = ["Learner", "Observation"]
 
 
 @dataclass(frozen=True)
 class Observation:
-    """What one batch showed: its loss, the context it was learned in, and whether that context is a new one or another."""
+    """What one batch showed: its loss, the context it was learned in, and whether that is another one than before."""
 
     loss: float
     context: int
@@ -33,6 +35,9 @@ class Observation:
 class Learner:
     """Learns a stream of batches, one context after another.
 
+    Where the method allows it, only the active sub-network of a context is trained and evaluated: the same mathematics at a fraction
+    of the cost. `model` and `method` always show the whole, with everything learned so far in it.
+
     Args:
         model: the network; the method may change it in place.
         optimizer: builds an optimizer from parameters, such as `partial(torch.optim.Adam, lr=5e-3)`; anew at every switch.
@@ -40,6 +45,7 @@ class Learner:
         schedule: builds a learning-rate schedule from an optimizer, if any; stepped after every batch.
         loss: of outputs and labels.
         precision: "float32", or "bf16" for autocast with float32 weights.
+        compact: False trains and evaluates at full width always.
 
     >>> from functools import partial
     >>> import gateon
@@ -64,17 +70,33 @@ class Learner:
         schedule: Callable[[Optimizer], LRScheduler] | None = None,
         loss: Callable[[Tensor, Tensor], Tensor] = F.cross_entropy,
         precision: Literal["float32", "bf16"] = "float32",
+        compact: bool = True,
     ) -> None:
         if isinstance(optimizer, Optimizer):
             raise TypeError("Learner builds its optimizers itself: give it a factory, such as partial(torch.optim.Adam, lr=5e-3).")
         if precision not in ("float32", "bf16"):
             raise ValueError(f'precision is "float32" or "bf16", not {precision!r}.')
-        self.model, self.method, self.loss, self.precision = model, method or Finetune(), loss, precision
+        self.loss, self.precision, self.compact = loss, precision, compact
         self.step = 0
         self.context: int | None = None
+        self._whole, self._method = model, method or Finetune()
         self._new_optimizer, self._new_schedule = optimizer, schedule
-        self._adopt = self.method.prepare(model)
+        self._adopt = self._method.prepare(model)
+        self._part: Part | None = None  # the sub-network being learned; None at full width
+        self._shown: Part | None = None  # the sub-network evaluated last
         self._renew_optimizer()
+
+    @property
+    def model(self) -> nn.Module:
+        """The whole network, with what the sub-network at work has learned."""
+        self._write_back()
+        return self._whole
+
+    @property
+    def method(self) -> Method:
+        """The method, with its state of now."""
+        self._write_back()
+        return self._method
 
     def observe(self, x: Any, y: Tensor, context: int) -> Observation:
         """Learn one batch in a context; contexts that do not exist yet are added.
@@ -82,8 +104,10 @@ class Learner:
         A loss that is not finite changes nothing and raises FloatingPointError.
         """
         switched = self._switch(context)
-        self.model.train()
-        restore = kept_statistics(self.model)
+        self._shown = None
+        network = self._network
+        network.train()
+        restore = kept_statistics(network)
         loss = self._loss_of(x, y)
         value = loss.item()
         if not math.isfinite(value):
@@ -95,7 +119,7 @@ class Learner:
         loss.backward()
         self.optimizer.step()
         self.optimizer.zero_grad()
-        self.method.stepped(self.model, self.optimizer)
+        self._method.stepped(network, self.optimizer)
         if self.schedule is not None:
             self.schedule.step()
         self.step += 1
@@ -104,17 +128,8 @@ class Learner:
     @torch.no_grad()
     def predict(self, x: Any, context: int | None = None) -> Tensor:
         """The model's outputs for x in a context, by default the one being learned."""
-        gates, training = gates_of(self.model), self.model.training
-        active = None if gates is None else gates.context
-        if gates is not None and context is not None:
-            gates.show(context)
-        self.model.eval()
-        try:
-            return self._outputs(x).float().cpu()
-        finally:
-            self.model.train(training)
-            if gates is not None and active is not None:
-                gates.show(active)
+        with self._showing(context) as network:
+            return self._outputs(network, x).float().cpu()
 
     def end_task(self, task: int, data: Iterable[tuple[Any, Tensor]]) -> None:
         """Tell the method that a task is over."""
@@ -127,6 +142,7 @@ class Learner:
             "optimizer": self.optimizer.state_dict(),
             "schedule": None if self.schedule is None else self.schedule.state_dict(),
             "method": self.method.state_dict(),
+            "active": None if self._part is None else self._part.cut.active,
             "step": self.step,
             "context": self.context,
             "generator": torch.get_rng_state(),
@@ -134,51 +150,93 @@ class Learner:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on exactly where `state_dict` was taken, in a learner made with the same arguments."""
-        self.model.load_state_dict(state["model"])
+        self._part = self._shown = None
+        self._whole.load_state_dict(state["model"])
+        self.method.load_state_dict(state["method"])
         self.context, self.step = state["context"], state["step"]
-        gates = gates_of(self.model)
+        gates = gates_of(self._whole)
         if gates is not None and self.context is not None:
             gates.show(self.context)
-        self._renew_optimizer()
+        self._renew_optimizer(state["active"])
         self.optimizer.load_state_dict(state["optimizer"])
         if self.schedule is not None and state["schedule"] is not None:
             self.schedule.load_state_dict(state["schedule"])
-        self.method.load_state_dict(state["method"])
         torch.set_rng_state(state["generator"])
+
+    def _write_back(self) -> None:
+        if self._part is not None and self._part.step != self.step:
+            self._part.write_back()
+            self._part.step = self.step
+
+    @property
+    def _network(self) -> nn.Module:
+        return self._whole if self._part is None else self._part.network
 
     def _switch(self, context: int) -> bool:
         if context == self.context:
             return False
-        gates = gates_of(self.model)
+        model = self.model  # written back
+        self._part = self._shown = None
+        gates = gates_of(model)
         if gates is not None:
             if context < 0:
                 raise IndexError(f"Context {context} does not exist: contexts count from 0.")
             while gates.contexts <= context:
                 gates.add_context()
             gates.switch(context)
-        if self.context is not None:
-            self._renew_optimizer()
         self.context = context
+        self._renew_optimizer()
         return True
 
-    def _renew_optimizer(self) -> None:
-        self.optimizer = self._new_optimizer(self.model.parameters())
+    def _renew_optimizer(self, active: Mapping[str, Tensor] | None = None) -> None:
+        """A new optimizer for the network of the context: its sub-network, if that is exact and smaller."""
+        if self.compact and self.context is not None:
+            self._part = Part.of(self._whole, self._method, self.context, self._new_optimizer, active)
+        if self._part is not None:
+            self.optimizer = self._part.optimizer
+        else:
+            self.optimizer = self._new_optimizer(self._whole.parameters())
+            if self._adopt is not None:
+                self._adopt(self.optimizer)
         self.schedule = None if self._new_schedule is None else self._new_schedule(self.optimizer)
-        if self._adopt is not None:
-            self._adopt(self.optimizer)
+
+    @contextmanager
+    def _showing(self, context: int | None) -> Iterator[nn.Module]:
+        """The network of a context in evaluation mode; everything as it was afterwards."""
+        gates = gates_of(self._whole)
+        if gates is not None and context is not None and not 0 <= context < gates.contexts:
+            raise IndexError(f"Context {context} does not exist: there are {gates.contexts}; add_context() adds one.")
+        if self.compact and gates is not None and context is not None and context != self.context:
+            self._shown = self._shown if self._shown is not None and self._shown.cut.context == context else None
+            self._shown = self._shown or Part.shown(self.model, self.method, context)
+            if self._shown is not None:
+                self._shown.network.eval()
+                yield self._shown.network
+                return
+        network = self._network if context in (None, self.context) else self.model
+        training, active = network.training, None if gates is None else gates.context
+        if gates is not None and context is not None and network is self._whole:
+            gates.show(context)
+        network.eval()
+        try:
+            yield network
+        finally:
+            network.train(training)
+            if gates is not None and active is not None and network is self._whole:
+                gates.show(active)
 
     def _loss_of(self, x: Any, y: Tensor) -> Tensor:
-        outputs = self._outputs(x)
+        outputs = self._outputs(self._network, x)
         loss = self.loss(outputs, y.to(outputs.device))
-        penalty = self.method.penalty(self.model)
+        penalty = self._method.penalty(self._network)
         return loss if penalty is None else loss + penalty
 
-    def _outputs(self, x: Any) -> Tensor:
-        device = next(self.model.parameters()).device
+    def _outputs(self, network: nn.Module, x: Any) -> Tensor:
+        device = next(network.parameters()).device
         with torch.autocast(device.type, torch.bfloat16, enabled=self.precision == "bf16"):
             if isinstance(x, Mapping):
-                output = self.model(**{name: value.to(device) for name, value in x.items()})
+                output = network(**{name: value.to(device) for name, value in x.items()})
             else:
-                output = self.model(x.to(device))
+                output = network(x.to(device))
         outputs: Tensor = getattr(output, "logits", output)
         return outputs

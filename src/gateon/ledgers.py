@@ -31,6 +31,8 @@ class UnitLedger:
         self.running = torch.ones(site.units, device=like.device, dtype=at_least_float32(like.dtype))
         self.applied = self.running.clone()
         self.plastic = True
+        self.whole = site.units  # of the layer, where this ledger keeps a part of it: the rest counts as zeros
+        self.advances = 0
         self.observer: Observer | None = None
         self.owned: dict[nn.Parameter, tuple[nn.Module, str]] = {}
         self._views: dict[nn.Parameter, Tensor] = {}
@@ -69,8 +71,9 @@ class UnitLedger:
     def advance(self, total: float, epsilon: float, floor: float) -> None:
         """A <- clip(A (1 - rate (mu - epsilon)), floor, 1)."""
         if self._mu is not None and total > 0:
-            mu = relevance.normalise(self._mu, total)
+            mu = relevance.normalise(self._mu, total, self.whole)
             self.running.copy_(availability.update(self.running, mu, self.rate, epsilon, floor))
+            self.advances += 1
         self._mu = None
 
     def stepped(self) -> None:
@@ -82,6 +85,10 @@ class UnitLedger:
     def snapshot(self) -> None:
         """From now on the running availability of this moment is applied."""
         self.applied.copy_(self.running)
+        self.mark_plastic()
+
+    def mark_plastic(self) -> None:
+        """Note whether anything is scaled at all."""
         self.plastic = bool((self.applied == 1).all())
 
     def entries(self) -> Iterator[tuple[str, Tensor, Tensor]]:
@@ -104,10 +111,13 @@ class ParameterLedger:
         self.running: dict[nn.Parameter, Tensor] = {}
         self.applied: dict[nn.Parameter, Tensor] = {}
         self.plastic: dict[nn.Parameter, bool] = {}
+        self.whole: dict[nn.Parameter, int] = {}  # their sizes in the layer, where this ledger keeps a part of it
+        self.advances = 0
 
     def add(self, parameter: nn.Parameter, name: str) -> None:
         """Take the parameter on under its name in the model."""
         self.names[parameter] = name
+        self.whole[parameter] = parameter.numel()
         self.running[parameter] = torch.ones_like(parameter, dtype=at_least_float32(parameter.dtype), requires_grad=False)
         self.applied[parameter] = self.running[parameter].clone()
         self.plastic[parameter] = True
@@ -137,7 +147,8 @@ class ParameterLedger:
         if not total > 0:
             return
         moved = [p for p in self.names if p.grad is not None]
-        per_mean = sum(p.numel() for p in moved) / total
+        per_mean = sum(self.whole[p] for p in moved) / total
+        self.advances += 1
         for p in moved:
             for A, theta, gradient in _blocks(self.running[p], p, _dense(p)):
                 mu = (gradient * theta).to(A.dtype).square_()
@@ -154,6 +165,11 @@ class ParameterLedger:
         """From now on the running availabilities of this moment are applied."""
         for parameter, A in self.running.items():
             self.applied[parameter].copy_(A)
+        self.mark_plastic()
+
+    def mark_plastic(self) -> None:
+        """Note of each parameter whether it is scaled at all."""
+        for parameter, A in self.applied.items():
             self.plastic[parameter] = bool((A == 1).all())
 
     def entries(self) -> Iterator[tuple[str, Tensor, Tensor]]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import copy
+from collections import OrderedDict
 from collections.abc import Iterable
 from functools import partial
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
+from torch.func import vjp
 from torch.utils.hooks import unserializable_hook
 
 from . import relevance
@@ -78,14 +81,15 @@ class Through:
         self.hooks: list[Any] = []
         for name in site.readers:
             reader = gates.model.get_submodule(name)
+            bare = _without_hooks(reader)
             owner = next((s for s in gates.sites.values() if name in s.owns), None)
             # Partial methods and not closures: a copy of the model then gets observers of its own.
             self.hooks.append(reader.register_forward_pre_hook(partial(self._remember, name)))
             if owner is not None and owner.activation and not owner.head:
                 activation = gates.model.get_submodule(owner.activation)
-                self.hooks.append(activation.register_forward_pre_hook(partial(self._measure, name, reader, owner)))
+                self.hooks.append(activation.register_forward_pre_hook(partial(self._measure, name, bare, owner)))
             else:
-                self.hooks.append(reader.register_forward_hook(partial(self._measure_linear, name, owner)))
+                self.hooks.append(reader.register_forward_hook(partial(self._measure_linear, name, bare, owner)))
 
     def take(self) -> Tensor | None:
         """Sum of mu over the samples seen since the last call; None if there were none."""
@@ -101,15 +105,17 @@ class Through:
         if module.training and torch.is_grad_enabled():
             self.inputs[name] = args[0].detach()
 
-    def _measure(self, name: str, reader: nn.Module, owner: Site, activation: nn.Module, args: Any) -> Any:
+    def _measure(self, name: str, bare: nn.Module, owner: Site, activation: nn.Module, args: Any) -> Any:
         if name not in self.inputs:
             return args
-        return (self._deposit(args[0], name, reader, owner, _slope(activation, args[0])), *args[1:])
+        return (self._deposit(args[0], name, bare, owner, _slope(activation, args[0])), *args[1:])
 
-    def _measure_linear(self, name: str, owner: Site | None, reader: nn.Module, args: Any, output: Tensor) -> Tensor:
-        return self._deposit(output, name, reader, owner, torch.ones_like(output)) if name in self.inputs else output
+    def _measure_linear(
+        self, name: str, bare: nn.Module, owner: Site | None, reader: nn.Module, args: Any, output: Tensor
+    ) -> Tensor:
+        return self._deposit(output, name, bare, owner, torch.ones_like(output)) if name in self.inputs else output
 
-    def _deposit(self, made: Tensor, name: str, reader: nn.Module, owner: Site | None, slope: Tensor) -> Tensor:
+    def _deposit(self, made: Tensor, name: str, bare: nn.Module, owner: Site | None, slope: Tensor) -> Tensor:
         if self.tap.device != made.device:
             self.tap.data = self.tap.data.to(made.device)
         x = self.inputs.pop(name)
@@ -118,9 +124,9 @@ class Through:
             if gate is not None and not gate.off:
                 slope = slope * gate.gain_like(slope)
             dim = self.site.dim
-            if x.shape[dim] != self.site.units:  # flattened: every unit at several positions
+            if x.dim() < -dim or x.shape[dim] != self.site.units:  # flattened: every unit at several positions
                 dim = -1
-            mu = relevance.next_layer_gated(x, reader, slope, dim)
+            mu = relevance.next_layer_gated(x, bare, slope, dim)
             mu = mu.unflatten(0, (self.site.units, -1)).sum(1) * len(x)
         kept: Tensor = _Deposit.apply(made, self.tap, mu)  # type: ignore[no-untyped-call]
         return kept
@@ -159,11 +165,17 @@ def _tap(units: int, owned: list[nn.Parameter]) -> Tensor:
     return tap
 
 
+def _without_hooks(layer: nn.Module) -> nn.Module:
+    """The same layer with the same parameters, whose gates and observers stay out of a pass that is none of the model's."""
+    bare = copy.copy(layer)
+    bare._forward_hooks, bare._forward_pre_hooks = OrderedDict(), OrderedDict()
+    return bare
+
+
 def _slope(activation: nn.Module, x: Tensor) -> Tensor:
     """f'(x) of a function that acts on each number alone."""
-    with torch.enable_grad():
-        x = x.detach().requires_grad_()
-        (slope,) = torch.autograd.grad(activation.forward(x.clone()).sum(), x)
+    pull = vjp(lambda inputs: activation.forward(inputs.clone()), x.detach())[1]
+    slope: Tensor = pull(torch.ones_like(x))[0]
     return slope
 
 

@@ -8,6 +8,7 @@ user's own optimizer, so that whatever drives that optimizer sees the one it kno
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
@@ -20,7 +21,7 @@ from .ledgers import ParameterLedger, UnitLedger
 from .observers import Relevance, observer
 from .sites import matching
 
-__all__ = ["Obstruction", "View", "obstruct"]
+__all__ = ["Obstruction", "Rules", "View", "obstruct"]
 
 View = Literal["unit", "parameter"]
 REFUSED = {
@@ -88,25 +89,33 @@ def obstruct(
         "These gates are obstructed already: handle.follow(optimizer) moves to another optimizer, remove() ends it.",
     )
     optimizers = _checked(optimizer, gates)
-    handle = Obstruction(gates, epsilon, floor, scale)
-    handle.own(per, _rates(rate, gates), at_once=apply == "step", head=head, bias_apart=bias_apart)
-    handle.freeze([frozen] if isinstance(frozen, str) else frozen)
-    try:
-        handle.observe(relevance)
-    except ValueError:
-        handle.remove()  # what was being observed already
-        raise
-    gates.listeners.append(handle)
-    gates.orphaned = False
+    patterns = (frozen,) if isinstance(frozen, str) else tuple(frozen)
+    handle = Obstruction(gates, Rules(per, rate, epsilon, floor, relevance, apply, scale, head, patterns, bias_apart))
     handle.follow(optimizers)
     return handle
+
+
+@dataclass(frozen=True)
+class Rules:
+    """The arguments of `obstruct`."""
+
+    per: View
+    rate: float | Mapping[str, float]
+    epsilon: float
+    floor: float
+    relevance: Relevance
+    apply: Literal["step", "switch"]
+    scale: Literal["update", "gradient"]
+    head: bool
+    frozen: tuple[str, ...]
+    bias_apart: bool
 
 
 class Obstruction:
     """What `obstruct` returns: the availabilities, and the hooks that apply them."""
 
-    def __init__(self, gates: Gates, epsilon: float, floor: float, scale: str) -> None:
-        self.gates, self.epsilon, self.floor, self.scale = gates, epsilon, floor, scale
+    def __init__(self, gates: Gates, rules: Rules) -> None:
+        self.gates, self.rules = gates, rules
         self.steps = 0
         self.units: list[UnitLedger] = []
         self.layers: list[ParameterLedger] = []
@@ -117,21 +126,30 @@ class Obstruction:
         self._measured: list[UnitLedger | ParameterLedger] = []
         self._stepped: list[Optimizer] = []
         self._hooks: list[Any] = []
+        self._own()
+        self._freeze()
+        try:
+            self._observe()
+        except ValueError:
+            self.remove()  # what was being observed already
+            raise
+        gates.listeners.append(self)
+        gates.orphaned = False
 
     @property
     def availability(self) -> dict[str, Tensor]:
         """Running A: {site: (units,)} per unit, {parameter: like it} per parameter and for what belongs to no single unit."""
-        return {name: running for ledger in self._ledgers() for name, running, _ in ledger.entries()}
+        return {name: running for ledger in self.ledgers() for name, running, _ in ledger.entries()}
 
     @property
     def applied(self) -> dict[str, Tensor]:
         """The A that scales updates now: the running one, or that of the last switch."""
-        return {name: applied for ledger in self._ledgers() for name, _, applied in ledger.entries()}
+        return {name: applied for ledger in self.ledgers() for name, _, applied in ledger.entries()}
 
     def saturation(self, threshold: float = 0.05) -> dict[str, tuple[float, float]]:
         """By site: the share of its units or parameters below the threshold, and the room left (mean availability)."""
         parts: dict[str, list[Tensor]] = {}
-        for ledger in self._ledgers():
+        for ledger in self.ledgers():
             parts.setdefault(ledger.site.name, []).extend(A.flatten() for _, A, _ in ledger.entries())
         joined = {name: torch.cat(tensors) for name, tensors in parts.items()}
         return {name: (availability.saturation(A, threshold), availability.room(A)) for name, A in joined.items()}
@@ -156,7 +174,7 @@ class Obstruction:
     def state_dict(self) -> dict[str, Tensor]:
         """Running and applied availabilities and the number of steps, as tensors."""
         state = {"steps": torch.tensor(self.steps)}
-        for ledger in self._ledgers():
+        for ledger in self.ledgers():
             for name, running, applied in ledger.entries():
                 state |= {f"{name}:running": running.clone(), f"{name}:applied": applied.clone()}
         return state
@@ -170,38 +188,35 @@ class Obstruction:
                 fits,
                 f"These availabilities are of another model or view: {key!r} is missing, unknown or of another shape.",
             )
-        for ledger in self._ledgers():
-            for name, _, applied in ledger.entries():
-                applied.copy_(state[f"{name}:applied"])
-        for ledger in self._ledgers():
-            for name, running, _ in ledger.entries():
-                running.copy_(state[f"{name}:applied"])
-            ledger.snapshot()  # marks what is plastic
-            for name, running, _ in ledger.entries():
+        for ledger in self.ledgers():
+            for name, running, applied in ledger.entries():
                 running.copy_(state[f"{name}:running"])
+                applied.copy_(state[f"{name}:applied"])
+            ledger.mark_plastic()
         self.steps = int(state["steps"])
 
     # Building.
 
-    def own(self, per: View, rates: Mapping[str, float], *, at_once: bool, head: bool, bias_apart: bool) -> None:
+    def _own(self) -> None:
         """Give every parameter of the sites to a ledger: of its units, or, per parameter and where it has none, of its layer."""
-        model = self.gates.model
+        model, rules, at_once = self.gates.model, self.rules, self.rules.apply == "step"
+        rates = _rates(rules.rate, self.gates)
         names = {p: name for name, p in model.named_parameters()}
         observed = self.gates.taps
         for site in self.gates.sites.values():
-            if site.head and not head:
+            if site.head and not rules.head:
                 continue
             units = UnitLedger(site, rates[site.name], at_once=at_once, like=next(model.parameters()))
             for module_name in site.owns:
                 module = model.get_submodule(module_name)
                 layer = ParameterLedger(site, rates[site.name], at_once=at_once)
                 for name, parameter in _own_parameters(module):
-                    if per == "unit" and site.name in observed and units.add(parameter, module, name):
+                    if rules.per == "unit" and site.name in observed and units.add(parameter, module, name):
                         self._owners.setdefault(parameter, []).append(units)
                     elif not any(parameter in other.names for other in self.layers):
                         layer.add(parameter, names[parameter])
                         self._owners.setdefault(parameter, []).append(layer)
-                        if bias_apart:
+                        if rules.bias_apart:
                             self.layers.append(layer)
                             layer = ParameterLedger(site, rates[site.name], at_once=at_once)
                 if layer.names:
@@ -209,24 +224,24 @@ class Obstruction:
             if units.owned:
                 self.units.append(units)
 
-    def freeze(self, patterns: Sequence[str]) -> None:
+    def _freeze(self) -> None:
         """Hold the availability of the parameters that match at 0."""
         gate_weights = {gate.weight for gate in self.gates.gates.values()}
         named = {n: p for n, p in self.gates.model.named_parameters(remove_duplicate=False) if p not in gate_weights}
-        for pattern in patterns:
+        for pattern in self.rules.frozen:
             self._frozen.update(named[name] for name in matching(pattern, named, "parameter"))
 
-    def observe(self, measure: Relevance) -> None:
+    def _observe(self) -> None:
         """Begin to watch the relevance of units."""
         for ledger in self.units:
             if ledger.rate > 0:
-                ledger.observer = observer(self.gates, ledger.site, measure, ledger.owned)
+                ledger.observer = observer(self.gates, ledger.site, self.rules.relevance, ledger.owned)
 
     # What the gates tell.
 
     def switched(self) -> None:
         """Another context: with apply="switch" the availabilities of now take effect."""
-        for ledger in self._ledgers():
+        for ledger in self.ledgers():
             ledger.snapshot()
 
     def context_added(self) -> None:
@@ -251,7 +266,7 @@ class Obstruction:
             self._measure()
         for parameter in self._parameters(optimizer):
             if not self._is_plastic(parameter):
-                if self.scale == "gradient":
+                if self.rules.scale == "gradient":
                     assert parameter.grad is not None
                     parameter.grad.mul_(self._scale_of(parameter))
                 else:
@@ -265,7 +280,7 @@ class Obstruction:
         if _overflowed(optimizer):
             return
         for parameter in self._parameters(optimizer):
-            if self.scale == "update" and not self._is_plastic(parameter):
+            if self.rules.scale == "update" and not self._is_plastic(parameter):
                 torch.lerp(self._before[parameter], parameter, self._scale_of(parameter), out=parameter)
         for weight in self._gate_weights(optimizer):
             # Contexts that took no part have no gradient: momentum and decay must not move them either.
@@ -277,7 +292,7 @@ class Obstruction:
             self._finish()
 
     def _measure(self) -> None:
-        ledgers = self._ledgers()
+        ledgers = self.ledgers()
         device = next(iter(self._owners)).device
         sums = {}
         for ledger in ledgers:
@@ -292,7 +307,7 @@ class Obstruction:
                     "Nothing was changed: lower the learning rate, or leave such a batch out."
                 )
         for ledger, total in zip(sums, totals, strict=True):
-            ledger.advance(total, self.epsilon, self.floor)
+            ledger.advance(total, self.rules.epsilon, self.rules.floor)
         self._measured = list(sums)
 
     def _finish(self) -> None:
@@ -336,7 +351,8 @@ class Obstruction:
                 if gate.weight in held and gate.weight is not None and gate.weight.grad is not None:
                     yield gate.weight
 
-    def _ledgers(self) -> list[UnitLedger | ParameterLedger]:
+    def ledgers(self) -> list[UnitLedger | ParameterLedger]:
+        """Every ledger: of units, then of parameters."""
         return [*self.units, *self.layers]
 
     def _release(self) -> None:

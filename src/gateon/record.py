@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from . import metrics
-from .checkpoint import replace_file
+from .checkpoint import whole_file
 
 __all__ = ["SCHEMA", "Record", "environment"]
 
@@ -68,25 +68,29 @@ class Record:
 
     def save(self, path: Path) -> None:
         """Write it as JSON, whole or not at all."""
-        aside = path.with_name(path.name + ".part")
-        aside.write_text(json.dumps(asdict(self) | {"summary": self.summary}, indent=1) + "\n")
-        replace_file(aside, path)
+        content = json.dumps(asdict(self) | {"summary": self.summary}, indent=1) + "\n"
+        with whole_file(path) as aside:
+            aside.write_text(content, encoding="utf-8")
 
     @classmethod
     def load(cls, path: Path) -> Record:
         """Read a record; one of a newer format, or no record at all, is an error."""
         try:
-            content = json.loads(Path(path).read_text())
-            schema = content["schema"]
-        except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError) as reason:
-            raise ValueError(f"{path} is no record of gateon, or a damaged one.") from reason
-        if schema > SCHEMA:
-            raise ValueError(f"{path} has schema {schema}, this gateon reads up to {SCHEMA}: update gateon to read it.")
-        known = {f.name for f in fields(cls)}
-        try:
-            return cls(**{key: value for key, value in content.items() if key in known})
-        except TypeError as reason:
-            raise ValueError(f"{path} is no record of gateon, or a damaged one.") from reason
+            content = json.loads(Path(path).read_text(encoding="utf-8"))
+            schema = int(content["schema"])
+            if schema > SCHEMA:
+                raise _NewerError(f"{path} has schema {schema}, this gateon reads up to {SCHEMA}: update gateon to read it.")
+            record = cls(**{f.name: content[f.name] for f in fields(cls) if f.name in content})
+            record.summary  # noqa: B018 (a record whose figures cannot be read is a damaged one)
+        except _NewerError:
+            raise
+        except (ValueError, KeyError, TypeError, AttributeError) as reason:
+            raise ValueError(f"{path} is no record of gateon, or a damaged one: move it away.") from reason
+        return record
+
+
+class _NewerError(ValueError):
+    pass
 
 
 def _square(rows: list[list[float | None]]) -> list[list[float]]:
@@ -121,20 +125,16 @@ def _version(package: str) -> str | None:
 
 def _commit() -> str | None:
     """The commit of the source tree gateon runs from, with a + where it has changes; None for an installed package."""
-    here = Path(__file__).parent
     try:
-        head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=here, capture_output=True, text=True, timeout=10, check=True)
-        changes = subprocess.run(
-            ["git", "status", "--porcelain", "--untracked-files=no", "."],
-            cwd=here,
-            capture_output=True,
-            text=True,
-            timeout=10,
-            check=True,
-        )
+        _git("ls-files", "--error-unmatch", __file__)  # a package installed below some other repository is not part of it
+        return _git("rev-parse", "HEAD") + ("+" if _git("status", "--porcelain", "--untracked-files=no", ".") else "")
     except (OSError, subprocess.SubprocessError):
         return None
-    return head.stdout.strip() + ("+" if changes.stdout.strip() else "")
+
+
+def _git(*words: str) -> str:
+    here = Path(__file__).parent
+    return subprocess.run(["git", *words], cwd=here, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
 
 
 def _processor() -> str:

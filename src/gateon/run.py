@@ -44,8 +44,8 @@ class Progress(Protocol):
     def task(self, task: int, name: str, accuracies: list[float | None], seconds: float) -> None:
         """A task was learned and the tasks so far measured."""
 
-    def end(self, record: Record) -> None:
-        """The run is over."""
+    def end(self) -> None:
+        """The run is over, or was stopped."""
 
 
 class Quiet:
@@ -60,7 +60,7 @@ class Quiet:
     def task(self, task: int, name: str, accuracies: list[float | None], seconds: float) -> None:
         """Nothing."""
 
-    def end(self, record: Record) -> None:
+    def end(self) -> None:
         """Nothing."""
 
 
@@ -106,7 +106,7 @@ def run(
     >>> record.summary["continual_accuracy"] > 0.8
     True
     """
-    _check(stream, steps, batch, evaluate, curves)
+    _check(stream, steps, batch, evaluate, curves, isolated)
     told = progress or Quiet()
     asked = specification or _described(stream, learner, steps, batch, seed, evaluate, curves, part)
     fresh = Record(f"{stream.name} {learner.method.name}", asked, stream.source, isolated=isolated, part=part)
@@ -114,7 +114,7 @@ def run(
         return _Run(stream, learner, fresh, None, steps, batch, seed, evaluate, curves, told, save_every).go()
     folder = _made(Path(out))
     with _alone(folder):
-        finished = _finished(folder, asked)
+        finished = _finished(folder, fresh)
         if finished is not None:
             if isolated is not None and finished.isolated != isolated:
                 finished.isolated = isolated
@@ -143,23 +143,30 @@ class _Run:
         self.progress, self.save_every = progress, save_every
         self.task = self.step = 0
         self.trained = 0.0  # seconds of the current task
-        self.identities: list[float] = []  # of the tasks so far, to recognise one that returns
+        self.identities: list[int] = []  # of the tasks so far, to recognise one that returns
 
     def go(self) -> Record:
         self._resume()
         self.progress.begin(self.record.name, len(self.stream), self.steps, self.task * self.steps + self.step)
-        with _interruptible() as stopped:
-            while self.task < len(self.stream):
-                self._learn(stopped)
-                self._measure()
-                self.task, self.step, self.trained = self.task + 1, 0, 0.0
-                self._save()
+        try:
+            with _interruptible() as stopped:
+                while self.task < len(self.stream):
+                    self._learn(stopped)
+                    self._measure()
+                    self.task, self.step, self.trained = self.task + 1, 0, 0.0
+                    self._save()
+                self._finish()
+        finally:
+            self.progress.end()
+        if stopped.is_set():  # after the last step: the run is whole, but whoever stopped it wants nothing further
+            raise Interrupted
+        return self.record
+
+    def _finish(self) -> None:
         self.record.environment = environment()
         if self.folder is not None:
             self.record.save(self.folder / "record.json")
             (self.folder / "checkpoint.safetensors").unlink(missing_ok=True)
-        self.progress.end(self.record)
-        return self.record
 
     def _learn(self, stopped: threading.Event) -> None:
         task = self.stream[self.task]
@@ -170,7 +177,8 @@ class _Run:
             self.record.tasks.append(task.name)
             self.record.curves.append([])
         if self.batch > len(task.train):
-            raise ValueError(f"A batch of {self.batch} is larger than the {len(task.train)} samples of task {task.name!r}.")
+            samples = f"the {len(task.train)} training samples of task {task.name!r}"
+            raise ValueError(f"A batch of {self.batch} is larger than {samples}: choose a smaller one.")
         context = self.record.contexts[self.task]
         begin = saved = time.monotonic()
         for rows in _batches(task.train, self.batch, self.steps, (self.seed, self.task), self.step):
@@ -223,6 +231,8 @@ class _Run:
     def _scores(self, task: int, context: int) -> tuple[float, float]:
         """Accuracy and macro-F1 on a task."""
         split = self.stream.split(task, "test" if self.record.part == "test" else "validation")
+        if not len(split):
+            raise ValueError(f"Task {task + 1} of {self.stream.name} has no {self.record.part} data to measure on.")
         rows = torch.arange(len(split)).split(2000)
         predicted = torch.cat([self.learner.predict(split.x[i], context=context).argmax(1) for i in rows])
         accuracy = (predicted == split.y).double().mean().item()
@@ -243,6 +253,7 @@ class _Run:
             position = {"task": self.task, "step": self.step, "trained": self.trained, "identities": self.identities}
             state = {
                 "specification": self.record.specification,
+                "data": self.record.data,
                 "position": position,
                 "found": {name: getattr(self.record, name) for name in kept},
                 "learner": self.learner.state_dict(),
@@ -254,13 +265,16 @@ class _Run:
         if path is None or not path.exists():
             return
         state = checkpoint.load(path)
-        _check_same(state["specification"], self.record.specification, path)
-        for name, value in state["found"].items():
-            setattr(self.record, name, value)
-        position = state["position"]
-        self.task, self.step, self.trained = position["task"], position["step"], position["trained"]
-        self.identities = position["identities"]
-        self.learner.load_state_dict(state["learner"])
+        try:
+            _check_same(state["specification"], state["data"], self.record, path)
+            position = state["position"]
+            self.learner.load_state_dict(state["learner"])
+            self.task, self.step, self.trained = position["task"], position["step"], position["trained"]
+            self.identities = position["identities"]
+            for name, value in state["found"].items():
+                setattr(self.record, name, value)
+        except (KeyError, TypeError, AttributeError, RuntimeError) as reason:
+            raise ValueError(f"{path} is no checkpoint of this run: delete it to start anew.") from reason
 
 
 def _batches(split: Split, size: int, steps: int, seed: tuple[int, ...], start: int) -> Iterator[Tensor]:
@@ -282,7 +296,9 @@ def _batches(split: Split, size: int, steps: int, seed: tuple[int, ...], start: 
         yield order[1][place * size : (place + 1) * size]
 
 
-def _check(stream: Stream, steps: int, batch: int, evaluate: Schedule | int, curves: int | None) -> None:
+def _check(
+    stream: Stream, steps: int, batch: int, evaluate: Schedule | int, curves: int | None, isolated: list[float] | None
+) -> None:
     for name, value in (("steps", steps), ("batch", batch), ("curves", 1 if curves is None else curves)):
         if value < 1:
             raise ValueError(f"{name} is a whole number of at least 1, not {value}.")
@@ -290,6 +306,8 @@ def _check(stream: Stream, steps: int, batch: int, evaluate: Schedule | int, cur
         raise ValueError(f'evaluate is "all", "last" or a number of tasks of at least 1, not {evaluate!r}.')
     if len(stream) < 1:
         raise ValueError("The stream has no task.")
+    if isolated is not None and len(isolated) != len(stream):
+        raise ValueError(f"isolated has {len(isolated)} accuracies for {len(stream)} tasks: give one for each task.")
 
 
 def _described(stream: Stream, learner: Learner | Isolated, steps: int, batch: int, seed: int, *rest: Any) -> dict[str, Any]:
@@ -298,6 +316,7 @@ def _described(stream: Stream, learner: Learner | Isolated, steps: int, batch: i
         "stream": stream.settings,
         "method": repr(learner.method),
         "model": repr(learner.model),
+        "optimizer": repr(learner.optimizer),
         "steps": steps,
         "batch": batch,
         "seed": seed,
@@ -326,29 +345,33 @@ def _alone(folder: Path) -> Iterator[None]:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except ImportError:  # no such locks on Windows
             pass
-        except OSError as reason:
+        except BlockingIOError as reason:
             raise ValueError(
                 f"Another process is running in {folder}: wait for it, or choose another output directory."
             ) from reason
         yield
 
 
-def _finished(folder: Path, asked: dict[str, Any]) -> Record | None:
+def _finished(folder: Path, asked: Record) -> Record | None:
     path = folder / "record.json"
     if not path.exists():
         return None
     record = Record.load(path)
-    _check_same(record.specification, asked, path)
+    _check_same(record.specification, record.data, asked, path)
     return record
 
 
-def _check_same(found: dict[str, Any], asked: dict[str, Any], path: Path) -> None:
-    differs = next((key for key in {**asked, **found} if _plain(found.get(key)) != _plain(asked.get(key))), None)
+def _check_same(specification: dict[str, Any], data: dict[str, Any], asked: Record, path: Path) -> None:
+    """What was found must be the run asked for, on the same data: files may change, and stand-ins make room for the real ones."""
+    wanted = asked.specification
+    differs = next((key for key in {**wanted, **specification} if _plain(specification.get(key)) != _plain(wanted.get(key))), None)
     if differs is not None:
-        raise ValueError(
-            f"{path.parent} holds another run, with {differs} {found.get(differs)!r} and not {asked.get(differs)!r}: "
-            "choose another output directory; nothing was changed."
-        )
+        other = f"another run, with {differs} {specification.get(differs)!r} and not {wanted.get(differs)!r}"
+    elif _plain(data.get("sha256")) != _plain(asked.data.get("sha256")):
+        other = f"a run on other data, {data.get('name')} from {data.get('from')}"
+    else:
+        return
+    raise ValueError(f"{path.parent} holds {other}: choose another output directory; nothing was changed.")
 
 
 def _plain(value: Any) -> Any:

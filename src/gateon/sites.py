@@ -9,9 +9,12 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.conv import _ConvNd
 
 from .layers import is_activation, is_layer, is_norm, rescales, unit_dim, units_of
-from .wiring import Wiring, is_leaf, trace
+from .norm import ContextNorm, UnitLength
+from .wiring import Call, Wiring, is_leaf, trace
 
 __all__ = ["Site", "find_sites", "matching"]
 
@@ -35,11 +38,14 @@ class Site:
     Args:
         name: the first layer it owns, or the place the user named.
         place: the module behind which the gate sits; in front of which, if `in_front`. Empty: nothing to gate or observe.
-        owns: names of the modules whose own parameters belong to the site.
+        owns: names of the modules whose own parameters and statistics belong to the site.
         units: how many units the place has, along dimension `dim` of its output.
         gated: whether a gate multiplies the units. A norm behind a sum, for one, is only observed.
         head: whether it is an output layer.
         readers: the layers that read the units; `next-layer` relevance needs them.
+        narrows: whether leaving out units whose gain is 0 leaves everything else as it is: nothing before the gate mixes units,
+            nothing behind it makes something out of nothing, and only `readers` see it.
+        narrows_before_norm: the same for a gate before norm and activation.
         activation: the module that makes the units' last non-linearity, if it is a module.
         note: what a reader of print(gates) should know.
     """
@@ -53,6 +59,8 @@ class Site:
     gated: bool = True
     head: bool = False
     readers: tuple[str, ...] = ()
+    narrows: bool = False
+    narrows_before_norm: bool = False
     activation: str = ""
     note: str = ""
 
@@ -182,9 +190,12 @@ def _place(wiring: Wiring, index: int, *, is_head: bool) -> Site:
     chain = [index] if is_head else _chain(wiring, index, units, dim)
     if "sum" in {_kind(wiring, i) for i in chain} and not _hookable(wiring, chain[-1], layer.name):
         chain = chain[: next(n for n, i in enumerate(chain) if _kind(wiring, i) == "sum")]
-    owns = tuple(calls[i].name for i in chain if calls[i].module is not None and any(True for _ in _own(calls[i].module)))
+    owns = tuple(calls[i].name for i in chain if _has_tensors(calls[i].module))
     last = calls[chain[-1]]
     site = Site(layer.name, layer.name, owns, units, dim, readers=_readers(wiring, chain[-1], units, dim))
+    if not is_head:
+        narrows, narrows_before_norm = _narrows(wiring, chain, units, dim)
+        site = replace(site, narrows=narrows, narrows_before_norm=narrows_before_norm)
     if last.module is not None and is_activation(last.module):
         site = replace(site, activation=last.name)
     end = max(n for n, i in enumerate(chain) if n == 0 or _hookable(wiring, i, layer.name))
@@ -325,5 +336,59 @@ def _readers(wiring: Wiring, index: int, units: int, dim: int) -> tuple[str, ...
     return tuple(dict.fromkeys(readers))
 
 
-def _own(module: nn.Module | None) -> Iterable[nn.Parameter]:
-    return () if module is None else module.parameters(recurse=isinstance(module, nn.MultiheadAttention))
+def _narrows(wiring: Wiring, chain: list[int], units: int, dim: int) -> tuple[bool, bool]:
+    """For a gate at the end of the chain and for one at its start: can the units it closes be left out?"""
+    layer = wiring.calls[chain[0]]
+    fits = _is_sliceable(layer.module) and wiring.times(layer.name) == 1
+    private = fits and _read_by_layers_only(wiring, chain[-1], units, dim)
+    rest = [wiring.calls[i] for i in chain[1:]]
+    apart = all(_acts_on_each_unit(call) for call in rest)
+    keeps_zero = all(_keeps_zero(call) for call in rest)
+    return private and apart, private and keeps_zero
+
+
+def _read_by_layers_only(wiring: Wiring, index: int, units: int, dim: int) -> bool:
+    """Whether what leaves `index` reaches only layers that read each unit apart, through nothing but dropout and pools."""
+    queue = [index]
+    while queue:
+        current = queue.pop()
+        users = wiring.users(current)
+        if current in wiring.outputs or not users:
+            return False
+        for user in users:
+            call = wiring.calls[user]
+            if is_layer(call.module):
+                if not _is_sliceable(call.module) or wiring.times(call.name) > 1 or not _reads_apart(call.module, units, dim):
+                    return False
+            elif _kind(wiring, user) == "transparent" or _flattens(wiring, user) or _pools(wiring, user, dim):
+                queue.append(user)
+            else:
+                return False
+    return True
+
+
+def _is_sliceable(module: nn.Module | None) -> bool:
+    """A layer of which any inputs and outputs can be left out."""
+    kinds = isinstance(module, nn.Linear | _ConvNd) or type(module).__name__ == "Conv1D"
+    return kinds and getattr(module, "groups", 1) == 1
+
+
+def _acts_on_each_unit(call: Call) -> bool:
+    if call.module is None:
+        return call.name in ACTIVATIONS
+    return is_activation(call.module) or isinstance(call.module, _BatchNorm | ContextNorm)
+
+
+def _keeps_zero(call: Call) -> bool:
+    """Whether a unit that is 0 for every sample stays 0."""
+    if isinstance(call.module, _BatchNorm | ContextNorm):
+        return call.module.weight is None
+    if call.module is None:
+        return call.name in KEEPS_ZERO
+    names = {"relu", "leakyrelu", "gelu", "silu", "tanh", "elu", "selu", "celu", "hardtanh", "relu6", "hardswish", "mish"}
+    return isinstance(call.module, UnitLength) or type(call.module).__name__.lower() in names
+
+
+def _has_tensors(module: nn.Module | None) -> bool:
+    """Whether the module has parameters or statistics of its own."""
+    return module is not None and any(True for tensors in (module.parameters(), module.buffers()) for _ in tensors)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import math
 import tomllib
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from difflib import get_close_matches
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Literal, get_args, get_type_hints
+from types import UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import torch
 import torch.nn.functional as F
@@ -19,6 +21,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import ConstantLR, CosineAnnealingLR, LRScheduler
 
 from . import streams
+from .checkpoint import whole_file
 from .isolated import Isolated
 from .learner import Learner
 from .methods import Finetune, GateON, Method, gating_only, obstruction_only, preset
@@ -107,14 +110,12 @@ class Specification:
 
     def __post_init__(self) -> None:
         """Refuse what cannot be run."""
+        for name, hint in get_type_hints(type(self)).items():
+            _check_type(name, getattr(self, name), hint)
         for name in ("tasks", "steps", "batch", "curves", "threads"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"{name} is a whole number of at least 1, not {value}.")
-        for name, hint in get_type_hints(type(self)).items():
-            choices = _choices(hint)
-            if choices and getattr(self, name) not in choices and not isinstance(getattr(self, name), int):
-                raise ValueError(f"There is no {name} {getattr(self, name)!r}: choose {', '.join(str(c) for c in choices if c)}.")
         if not self.hidden or min(self.hidden) < 1:
             raise ValueError("hidden is one whole number of at least 1 for every hidden layer.")
         if self.lr <= 0:
@@ -128,6 +129,8 @@ class Specification:
         if self.data is not None:
             options["data"] = self.data
         if self.rotation_step is not None:
+            if self.stream != "rotated-mnist":
+                raise ValueError(f"rotation_step is for rotated-mnist, not for {self.stream}: leave it out.")
             options["step"] = self.rotation_step
         return streams.open(self.stream, **options)
 
@@ -160,30 +163,34 @@ class Specification:
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Specification:
         """From names and values; an unknown name is an error that shows the nearest known one."""
-        known = [f.name for f in fields(cls)]
+        hints = get_type_hints(cls)
         for name in values:
-            if name not in known:
-                near = get_close_matches(name, known, n=1)
-                raise ValueError(f"There is no option {name!r}{f', perhaps {near[0]!r}' if near else ''}: see gateon run --help.")
-        if "hidden" in values:
-            values = values | {"hidden": tuple(values["hidden"])}
-        return cls(**values)
+            if name not in hints:
+                raise ValueError(f"There is no option {name!r}{_nearest(name, list(hints))}: see gateon run --help.")
+        if "stream" not in values:
+            raise ValueError(f"The stream is missing: choose {', '.join(streams.STREAMS)} or own:PATH.")
+        return cls(**{name: _as_annotated(value, hints[name]) for name, value in values.items()})
 
     def save(self, path: Path) -> None:
         """Write it as TOML; what is None is left out."""
-        lines = [f"{name} = {json.dumps(value)}" for name, value in self.to_dict().items() if value is not None]
-        path.write_text("\n".join(lines) + "\n")
+        values = {name: value for name, value in self.to_dict().items() if value is not None}
+        with whole_file(path) as aside:  # numbers, strings and lists are written in JSON as in TOML
+            text = "".join(f"{name} = {json.dumps(value, ensure_ascii=False)}\n" for name, value in values.items())
+            aside.write_text(text, encoding="utf-8")
 
     @classmethod
     def load(cls, path: Path) -> Specification:
         """Read what `save` wrote."""
         try:
-            values = tomllib.loads(path.read_text())
+            values = tomllib.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
             raise ValueError(f"There is no file {path}.") from None
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as reason:
             raise ValueError(f"{path} is not TOML: {reason}.") from None
-        return cls.from_dict(values)
+        try:
+            return cls.from_dict(values)
+        except ValueError as reason:
+            raise ValueError(f"{path}: {reason}") from None
 
     def _make_learner(self, stream: Stream) -> Learner:
         if self.threads is not None:
@@ -232,14 +239,44 @@ def _device(name: str) -> torch.device:
     return device
 
 
-def _choices(hint: Any) -> list[Any]:
-    """The literal values a field may take, None among them where it may be None."""
-    found: list[Any] = []
-    for part in get_args(hint):
-        if isinstance(part, str):
-            found.append(part)
-        elif part is type(None):
-            found.append(None)
-        else:
-            found.extend(value for value in get_args(part) if isinstance(value, str))
-    return found if any(found) else []
+KINDS = {int: "a whole number", float: "a finite number", str: "a string", bool: "true or false", tuple: "a list of whole numbers"}
+
+
+def _check_type(name: str, value: Any, hint: Any) -> None:
+    """Files and callers may give anything: the value must be of the annotated type."""
+    parts = _parts(hint)
+    if any(_fits(value, part) for part in parts):
+        return
+    choices = [choice for part in parts if get_origin(part) is Literal for choice in get_args(part)]
+    kinds = [KINDS[get_origin(part) or part] for part in parts if (get_origin(part) or part) in KINDS]
+    if choices and isinstance(value, str):
+        raise ValueError(f"There is no {name} {value!r}{_nearest(value, choices)}: choose {', '.join([*choices, *kinds])}.")
+    raise ValueError(f"{name} is {' or '.join(['one of ' + ', '.join(choices)] * bool(choices) + kinds)}, not {value!r}.")
+
+
+def _parts(hint: Any) -> tuple[Any, ...]:
+    """The members of a union, or the one type it is."""
+    return get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+
+
+def _fits(value: Any, kind: Any) -> bool:
+    if get_origin(kind) is Literal:
+        return isinstance(value, str) and value in get_args(kind)
+    if get_origin(kind) is tuple:
+        return isinstance(value, tuple) and all(_fits(item, int) for item in value)
+    if kind is float:
+        return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return isinstance(value, kind) and not (kind is int and isinstance(value, bool))
+
+
+def _as_annotated(value: Any, hint: Any) -> Any:
+    """A list as the tuple, a whole number as the float it stands for."""
+    parts = _parts(hint)
+    if type(value) is int and float in parts:
+        return float(value)
+    return tuple(value) if isinstance(value, list) and any(get_origin(part) is tuple for part in parts) else value
+
+
+def _nearest(name: str, known: list[str]) -> str:
+    close = get_close_matches(name, known, 1)
+    return f", perhaps {close[0]!r}" if close else ""

@@ -88,7 +88,7 @@ def _trace_symbolically(model: nn.Module) -> Wiring:
     wiring = Wiring()
     index: dict[fx.Node, int] = {}
     for node in _Tracer().trace(model).nodes:
-        if _is_shape(node, index):
+        if node.op == "get_attr" or _is_shape(node, index):
             continue
         sources = tuple(index[n] for n in node.all_input_nodes if n in index)
         if node.op == "output":
@@ -114,6 +114,7 @@ def _trace_by_running(model: nn.Module, example: Any) -> Wiring:
     recorder = _Recorder()
     with recorder.watching(model), _evaluating(model), torch.enable_grad(), recorder:
         # With gradients enabled torch's transformer layers take the path that calls their modules.
+        recorder.record("input", None, (), example)
         recorder.finish(_call(model, example))
     return recorder.wiring.cut_loose_ends()
 
@@ -133,6 +134,8 @@ class _Recorder(TorchFunctionMode):
         if not results:
             return
         inputs = dict.fromkeys(self.maker[id(t)] for t in _tensors(taken) if id(t) in self.maker)
+        if module is None and not inputs and name != "input":
+            return  # a constant
         for tensor in results:
             self.maker[id(tensor)] = len(self.wiring.calls)
             self.kept.append(tensor)

@@ -10,7 +10,7 @@ from torch import nn
 
 from ..gates import Gates, attach
 from ..observers import Relevance
-from ..obstruct import Obstruction, View, obstruct
+from ..obstruct import Obstruction, Rules, View
 from .base import Adopt, Method
 
 __all__ = ["GateON", "gating_only", "obstruction_only", "preset"]
@@ -62,7 +62,6 @@ class GateON(Method):
 
     def prepare(self, model: nn.Module) -> Adopt:
         """Attach the gates; obstruct every optimizer that is built from now on."""
-        self.handle = None
         self.gates = attach(
             model,
             density=self.density,
@@ -76,27 +75,21 @@ class GateON(Method):
         )
         if not self.gating:
             self.gates.off()
-        return self._adopt
-
-    def _adopt(self, optimizer: Any) -> None:
-        assert self.gates is not None
-        if self.handle is not None:
-            self.handle.follow(optimizer)
-            return
-        self.handle = obstruct(
-            optimizer,
-            self.gates,
-            per=self.per,
-            rate=self.rate,
-            epsilon=self.epsilon,
-            floor=self.floor,
-            relevance=self.relevance,
-            apply=self.apply,
-            scale=self.scale,
-            head=self.obstruct_head,
-            frozen=self.frozen,
-            bias_apart=self.bias_apart,
+        frozen = (self.frozen,) if isinstance(self.frozen, str) else self.frozen
+        rules = Rules(
+            self.per,
+            self.rate,
+            self.epsilon,
+            self.floor,
+            self.relevance,
+            self.apply,
+            self.scale,
+            self.obstruct_head,
+            frozen,
+            self.bias_apart,
         )
+        self.handle = Obstruction(self.gates, rules)
+        return self.handle.follow
 
     def state_dict(self) -> dict[str, Any]:
         """The availabilities; gates are in the model."""

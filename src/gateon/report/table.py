@@ -55,7 +55,8 @@ def percent(value: tuple[float, float] | None, seeds: int) -> str:
     """
     if value is None:
         return "-"
-    return f"{100 * value[0]:.2f} ± {100 * value[1]:.2f}" if seeds > 1 else f"{100 * value[0]:.2f}"
+    mean = round(100 * value[0], 2) + 0.0  # no minus before a zero
+    return f"{mean:.2f} ± {100 * value[1]:.2f}" if seeds > 1 else f"{mean:.2f}"
 
 
 def _mean_and_spread(values: Sequence[float]) -> tuple[float, float]:

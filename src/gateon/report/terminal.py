@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 from rich.table import Table
 from rich.text import Text
@@ -23,8 +23,10 @@ class Lines:
 
     def begin(self, name: str, tasks: int, steps: int, at: int) -> None:
         """Say what begins."""
-        self.tasks, self.start = tasks, time.monotonic()
-        print(f"{name}: {tasks} tasks of {steps} steps" + (f", going on at step {at}" if at else ""), file=sys.stderr, flush=True)
+        self.tasks, self.steps, self.at = tasks, steps, at
+        self.loss: float | None = None
+        self.start = time.monotonic()
+        print(heading(name, tasks, steps, at), file=sys.stderr, flush=True)
 
     def step(self, task: int, step: int, loss: float) -> None:
         """Keep the loss."""
@@ -33,32 +35,35 @@ class Lines:
     def task(self, task: int, name: str, accuracies: list[float | None], seconds: float) -> None:
         """Say how the task went."""
         known = [a for a in accuracies if a is not None]
-        left = (time.monotonic() - self.start) / (task + 1) * (self.tasks - task - 1)
+        done = (task + 1) * self.steps
+        left = (time.monotonic() - self.start) / max(done - self.at, 1) * (self.tasks * self.steps - done)
+        loss = "" if self.loss is None else f"loss {self.loss:.3f}, "  # a run that goes on after a task's last step saw none
         print(
-            f"  task {task + 1}/{self.tasks} {name}: loss {self.loss:.3f}, accuracy {100 * known[-1]:.2f}, "
-            f"mean of {len(known)} so far {100 * sum(known) / len(known):.2f}, {seconds:.1f} s, {left:.0f} s left",
+            f"  task {task + 1}/{self.tasks} {name}: {loss}accuracy {100 * known[-1]:.2f}, "
+            f"mean of {len(known)} so far {100 * sum(known) / len(known):.2f}, "
+            f"{seconds:.1f} s ({self.steps / max(seconds, 1e-9):.0f} steps/s), {left:.0f} s left",
             file=sys.stderr,
             flush=True,
         )
 
-    def end(self, record: Record) -> None:
+    def end(self) -> None:
         """Nothing more."""
 
 
 class Live:
-    """A bar with rate and time left."""
+    """A bar with rate and time left, within 80 columns."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
 
     def begin(self, name: str, tasks: int, steps: int, at: int) -> None:
         """Show the bar."""
-        self.tasks, self.steps, self.shown = tasks, steps, 0.0
-        self.text = "first task"
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+        self.tasks, self.steps, self.at, self.accuracy = tasks, steps, at, ""
+        self.shown, self.begun = 0.0, time.monotonic()
+        self.console.print(heading(name, tasks, steps, at), markup=False, highlight=False)
+        columns = (TextColumn("{task.description}", markup=False), BarColumn(bar_width=6), TimeRemainingColumn(compact=True))
         self.bar = Bar(*columns, console=self.console, transient=True)
-        self.id = self.bar.add_task(name, total=tasks * steps, completed=at)
-        self.name, self.at, self.begun = name, at, time.monotonic()
+        self.id = self.bar.add_task("task 1", total=tasks * steps, completed=at)
         self.bar.start()
 
     def step(self, task: int, step: int, loss: float) -> None:
@@ -67,27 +72,38 @@ class Live:
         if now - self.shown > 0.2 or step == self.steps:
             done = task * self.steps + step
             rate = (done - self.at) / max(now - self.begun, 1e-9)
-            words = f"{self.name}  task {task + 1}/{self.tasks}  loss {loss:.3f}  {self.text}  {rate:.0f} steps/s"
-            self.bar.update(self.id, completed=done, description=words)
+            place = f"task {task + 1}/{self.tasks}  step {step}/{self.steps}"
+            self.bar.update(self.id, completed=done, description=f"{place}  loss {loss:.3f}{self.accuracy}  {rate:.0f}/s")
             self.shown = now
 
     def task(self, task: int, name: str, accuracies: list[float | None], seconds: float) -> None:
         """Show the accuracy so far."""
         known = [a for a in accuracies if a is not None]
-        self.text = f"accuracy {100 * sum(known) / len(known):.2f}"
+        self.accuracy = f"  accuracy {100 * sum(known) / len(known):.2f}"
 
-    def end(self, record: Record) -> None:
+    def end(self) -> None:
         """Take the bar away."""
         self.bar.stop()
 
 
+def heading(name: str, tasks: int, steps: int, at: int) -> str:
+    """What begins, in a line.
+
+    >>> heading("split-mnist n-gateon", 5, 100, 250)
+    'split-mnist n-gateon: 5 tasks of 100 steps, going on at task 3, step 50'
+    """
+    return f"{name}: {tasks} tasks of {steps} steps" + (f", going on at task {at // steps + 1}, step {at % steps}" if at else "")
+
+
 def progress_for(console: Console) -> Lines | Live:
     """A bar on a terminal, lines elsewhere."""
-    return Live(console) if console.is_terminal else Lines()
+    return Live(console) if console.is_terminal and not console.is_dumb_terminal else Lines()
 
 
-def matrix(record: Record) -> Text:
-    """accuracy[k][j] as a picture: a row for each task learned, a column for each task tested; bright is right.
+def matrix(record: Record, width: int = 80) -> Text:
+    """accuracy[k][j] as a picture: a row for each task learned, a column for each task tested; green is right.
+
+    Where there are more tasks than fit the width, some are left out, evenly.
 
     >>> print(matrix(Record("demo", {}, {}, accuracy=[[1.0], [0.5, 0.99]])).plain)
     demo
@@ -95,26 +111,39 @@ def matrix(record: Record) -> Text:
           1 100
           2  50  99
     """
-    rows = record.accuracy
+    tasks = _some(len(record.accuracy), (width - 8) // 4)
     text = Text(f"{record.name}\n", style="bold")
-    text.append("  after " + " ".join(f"{j + 1:3}" for j in range(len(rows))) + "\n", style="default not bold")
-    for k, row in enumerate(rows):
-        text.append(f"  {k + 1:5} ", style="default not bold")
-        for n, value in enumerate(row):
-            text.append(" " if n else "")
+    text.append("  after " + " ".join(f"{j + 1:3}" for j in tasks), style="default not bold")
+    for k in tasks:
+        text.append(f"\n  {k + 1:5}", style="default not bold")
+        for j in tasks[: tasks.index(k) + 1]:
+            value = record.accuracy[k][j]
+            text.append(" ")
             cell = "  ." if value is None else f"{100 * value:3.0f}"
             text.append(cell, style="dim" if value is None else _colour(value))
-        if k < len(rows) - 1:
-            text.append("\n")
     return text
 
 
+def _some(count: int, most: int) -> list[int]:
+    """At most so many of the numbers below count, evenly spread, the first and the last among them.
+
+    >>> _some(3, 5), _some(100, 5)
+    ([0, 1, 2], [0, 25, 50, 74, 99])
+    """
+    if count <= most or most < 2:
+        return list(range(count))
+    return [round(n * (count - 1) / (most - 1)) for n in range(most)]
+
+
 def table(summary: Mapping[str, Mapping[str, tuple[float, float]]], seeds: int) -> Table:
-    """The figures of several methods."""
+    """The figures of several methods, within 80 columns."""
     names = [name for name in COLUMNS if any(name in row for row in summary.values())]
-    shown = Table("method", *(COLUMNS[name] for name in names), "seconds")
+    shown = Table("method", box=None, padding=(0, 1 if seeds > 1 else 2, 0, 0))
+    for title in (*(COLUMNS[name] for name in names), "seconds"):
+        shown.add_column(title, justify="right")
     for method, row in summary.items():
-        shown.add_row(method, *(percent(row.get(name), seeds) for name in names), f"{row['seconds'][0]:.0f}")
+        cells = [percent(row.get(name), seeds).replace(" ± ", "±") for name in names]
+        shown.add_row(method, *cells, f"{row['seconds'][0]:.0f}")
     return shown
 
 

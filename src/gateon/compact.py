@@ -1,0 +1,254 @@
+"""The network of a context *is* its active sub-network: take it out, train or evaluate it, write it back.
+
+A unit with gain 0 contributes nothing, receives nothing and changes nothing. Leaving it out is the same mathematics at the square
+of the density of the cost. A site can be narrowed where nothing between its layer and its readers mixes its units; elsewhere it
+stays at full width, with its gate.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _NormBase
+from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
+
+from .gate import Gate
+from .gates import Gates, gates_of
+from .ledgers import ParameterLedger, UnitLedger
+from .norm import ContextNorm
+from .obstruct import Obstruction
+from .sites import Site
+
+__all__ = ["Cut", "compact", "cut_for", "put_availability", "put_back", "take_availability", "take_out"]
+
+Slices = dict[int, Tensor]  # which indices of which axis
+
+
+@dataclass
+class Cut:
+    """Which part of every tensor of a model is in the sub-network of one context.
+
+    Args:
+        context: which one.
+        active: by site, the indices of the units that take part; only of sites that are narrowed.
+        slices: by name of a parameter or buffer, the indices along each axis that is cut.
+    """
+
+    context: int
+    active: dict[str, Tensor]
+    slices: dict[str, Slices] = field(default_factory=dict)
+
+    def take(self, name: str, tensor: Tensor) -> Tensor:
+        """A copy of the part of the tensor that is in the sub-network."""
+        cut = self.slices.get(name, {})
+        for axis, indices in cut.items():
+            tensor = tensor.index_select(axis, indices)
+        return tensor.detach() if cut else tensor.detach().clone()
+
+    def put(self, name: str, whole: Tensor, part: Tensor) -> None:
+        """Write a part back into its place."""
+        cut = self.slices.get(name, {})
+        if not cut:
+            whole.copy_(part)
+        elif len(cut) == 1:
+            ((axis, indices),) = cut.items()
+            whole.index_copy_(axis, indices, part)
+        else:  # axes 0 and 1
+            whole[cut[0][:, None], cut[1]] = part
+
+
+def compact(model: nn.Module, context: int) -> nn.Module:
+    """The active sub-network of a context as a module of its own, of the same class, with gates and one context.
+
+    Train it as you like, then call its `write_back()`: what it learned is then in the whole model.
+
+    >>> import gateon
+    >>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+    >>> gates = gateon.attach(model, contexts=3, density=0.5)
+    >>> small = compact(model, context=1)
+    >>> small[0].weight.shape, small[2].weight.shape
+    (torch.Size([4, 4]), torch.Size([2, 4]))
+    >>> gates.switch(1); torch.allclose(small(torch.ones(1, 4)), model(torch.ones(1, 4)))
+    True
+    """
+    gates = _gates(model)
+    if not 0 <= context < gates.contexts:
+        raise IndexError(f"Context {context} does not exist: there are {gates.contexts}; add_context() adds one.")
+    cut = cut_for(gates, context)
+    small = take_out(gates, cut)
+    small.__dict__["write_back"] = lambda: put_back(gates, cut, small)
+    return small
+
+
+def cut_for(gates: Gates, context: int, active: Mapping[str, Tensor] | None = None) -> Cut:
+    """What of the model is active in a context; `active` fixes the units, where a training that began is gone on with."""
+    model = gates.model
+    units = dict(active) if active is not None else _active_units(gates, context)
+    cut = Cut(context, units)
+    row = torch.tensor([context])
+    for site in gates.sites.values():
+        indices = units.get(site.name)
+        if indices is not None:
+            for name in site.owns:
+                _cut_outputs(cut, model, name, indices, site.units)
+            for name in site.readers:
+                _cut_inputs(cut, model, name, indices, site.units)
+    for name, module in model.named_modules():
+        indices = units.get(module.site.name) if isinstance(module, Gate) else None
+        if isinstance(module, Gate) and module.weight is not None:
+            cut.slices[f"{name}.weight"] = {0: row} | ({} if indices is None else {1: indices})
+        elif isinstance(module, ContextNorm):
+            for buffer in ("running_mean", "running_var"):
+                cut.slices.setdefault(f"{name}.{buffer}", {})[0] = row
+    return cut
+
+
+def take_out(gates: Gates, cut: Cut) -> nn.Module:
+    """A copy of the model that holds only what the cut says."""
+    model = gates.model
+    memo: dict[int, object] = {}  # deepcopy takes these instead of copying: the whole of a weight is never copied
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            memo[id(parameter)] = nn.Parameter(cut.take(name, parameter), requires_grad=parameter.requires_grad)
+        for name, buffer in model.named_buffers():
+            memo[id(buffer)] = cut.take(name, buffer)
+    small: nn.Module = copy.deepcopy(model, memo)
+    inner = _gates(small)
+    inner.orphaned = False
+    inner.sites = {name: _narrowed(site, cut) for name, site in inner.sites.items()}
+    for module in small.modules():
+        if isinstance(module, Gate):
+            module.site = inner.sites[module.site.name]
+            module.stop_observing()
+            module.context = torch.zeros_like(module.context[:1])
+        elif isinstance(module, ContextNorm):
+            module.context = torch.zeros_like(module.context.reshape(-1)[0])
+    inner.context = 0
+    for site in gates.sites.values():
+        indices = cut.active.get(site.name)
+        if indices is not None:
+            for name in site.owns:
+                _resize_outputs(small.get_submodule(name), len(indices))
+            for name in site.readers:
+                _resize_inputs(small.get_submodule(name), site.units, len(indices))
+    return small
+
+
+@torch.no_grad()
+def put_back(gates: Gates, cut: Cut, small: nn.Module) -> None:
+    """Write every parameter and statistic of the sub-network back into the whole."""
+    whole = dict(gates.model.named_parameters()) | dict(gates.model.named_buffers())
+    for name, part in [*small.named_parameters(), *small.named_buffers()]:
+        cut.put(name, whole[name], part.detach())
+
+
+def take_availability(whole: Obstruction, cut: Cut, small: nn.Module) -> Obstruction:
+    """The availabilities of the sub-network, for an optimizer of its own; relevance is still normalised over the whole layer."""
+    part = Obstruction(_gates(small), whole.rules)
+    for full, mine in zip(whole.ledgers(), part.ledgers(), strict=True):
+        mine.advances = full.advances = 0
+        if isinstance(mine, ParameterLedger) and isinstance(full, ParameterLedger):
+            mine.whole = dict(zip(mine.names, full.whole.values(), strict=True))
+        elif isinstance(mine, UnitLedger) and isinstance(full, UnitLedger):
+            mine.whole = full.whole
+        for (name, *tensors), (_, *parts) in zip(full.entries(), mine.entries(), strict=True):
+            for tensor, target in zip(tensors, parts, strict=True):
+                target.copy_(_part_of_ledger(cut, full, name).take(name, tensor))
+        mine.mark_plastic()
+    return part
+
+
+@torch.no_grad()
+def put_availability(whole: Obstruction, cut: Cut, part: Obstruction) -> None:
+    """Write availabilities back. What was left out was irrelevant all the while: its A grew by (1 + rate epsilon)^steps."""
+    epsilon, floor = whole.rules.epsilon, whole.rules.floor
+    for full, mine in zip(whole.ledgers(), part.ledgers(), strict=True):
+        grown = (1 + full.rate * epsilon) ** mine.advances
+        for (name, running, applied), (_, now, _) in zip(full.entries(), mine.entries(), strict=True):
+            if grown != 1:
+                running.mul_(grown).clamp_(floor, 1)
+            _part_of_ledger(cut, full, name).put(name, running, now)
+            if whole.rules.apply == "step":
+                applied.copy_(running)
+        full.mark_plastic()
+        mine.advances = 0
+    whole.steps += part.steps
+    part.steps = 0
+
+
+def _part_of_ledger(cut: Cut, ledger: UnitLedger | ParameterLedger, name: str) -> Cut:
+    """The cut of an availability: of a parameter it is that of the parameter; of units, that of the site."""
+    if isinstance(ledger, ParameterLedger):
+        return cut
+    indices = cut.active.get(ledger.site.name)
+    return Cut(cut.context, {}, {} if indices is None else {name: {0: indices}})
+
+
+def _gates(model: nn.Module) -> Gates:
+    gates = gates_of(model)
+    if gates is None:
+        raise ValueError("This model has no gates, so that it has no sub-networks: attach() them first.")
+    return gates
+
+
+def _active_units(gates: Gates, context: int) -> dict[str, Tensor]:
+    """Units whose gain is not zero, at every site that can be narrowed; one at least, so that no layer is empty."""
+    found = {}
+    for name, gain in gates.gain(context).items():
+        if gates.sites[name].narrows and not gates.gates[name].off:
+            indices = gain.nonzero().flatten()
+            found[name] = indices if len(indices) else torch.zeros(1, dtype=torch.long, device=gain.device)
+    return found
+
+
+def _cut_outputs(cut: Cut, model: nn.Module, name: str, indices: Tensor, units: int) -> None:
+    module = model.get_submodule(name)
+    for part, parameter in module.named_parameters(recurse=False):
+        axis = 1 if part == "weight" and _has_inputs_first(module) else 0
+        if parameter.shape[axis] == units:  # a PReLU may have one slope for all
+            cut.slices.setdefault(f"{name}.{part}", {})[axis] = indices
+    for part, buffer in module.named_buffers(recurse=False):
+        if buffer.dim():
+            cut.slices.setdefault(f"{name}.{part}", {})[buffer.dim() - 1] = indices
+
+
+def _has_inputs_first(module: nn.Module) -> bool:
+    return isinstance(module, _ConvTransposeNd) or type(module).__name__ == "Conv1D"
+
+
+def _cut_inputs(cut: Cut, model: nn.Module, name: str, indices: Tensor, units: int) -> None:
+    module = model.get_submodule(name)
+    axis = 0 if _has_inputs_first(module) else 1
+    weight = module.get_parameter("weight")
+    positions = weight.shape[axis] // units  # behind a flattening every unit is read at several
+    spread = (indices[:, None] * positions + torch.arange(positions, device=indices.device)).flatten()
+    cut.slices.setdefault(f"{name}.weight", {})[axis] = spread
+
+
+def _resize_outputs(module: nn.Module, units: int) -> None:
+    if isinstance(module, nn.Linear):
+        module.out_features = units
+    elif isinstance(module, _ConvNd):
+        module.out_channels = units
+    elif isinstance(module, _NormBase | ContextNorm):
+        module.num_features = units
+    elif hasattr(module, "nf"):
+        module.nf = units  # type: ignore[assignment]
+
+
+def _resize_inputs(module: nn.Module, before: int, units: int) -> None:
+    if isinstance(module, nn.Linear):
+        module.in_features = module.in_features // before * units
+    elif isinstance(module, _ConvNd):
+        module.in_channels = units
+    elif hasattr(module, "nx"):
+        module.nx = units  # type: ignore[assignment]
+
+
+def _narrowed(site: Site, cut: Cut) -> Site:
+    indices = cut.active.get(site.name)
+    return site if indices is None else replace(site, units=len(indices))

@@ -1,0 +1,219 @@
+"""Compact execution is the same mathematics: the sub-network of a context, trained apart, against the whole network."""
+
+from __future__ import annotations
+
+import copy
+from functools import partial
+
+import pytest
+import torch
+from torch import nn
+
+import gateon
+from gateon.compact import compact
+from gateon.models import mlp
+
+double = torch.float64
+
+
+def dense():
+    return mlp(12, (20, 18), 4, affine=True).double()
+
+
+def released():
+    return mlp(12, (20, 18), 4, norm="batch", unit_length=True).double()
+
+
+def convolutional():
+    return gateon.context_norms(
+        nn.Sequential(
+            nn.Unflatten(1, (1, 3, 4)),
+            nn.Conv2d(1, 8, 3, padding=1),
+            nn.BatchNorm2d(8),
+            nn.ReLU(),
+            nn.MaxPool2d(2, stride=1),
+            nn.ConvTranspose2d(8, 6, 2),
+            nn.GELU(),
+            nn.Flatten(),
+            nn.Linear(72, 16),
+            nn.PReLU(16),
+            nn.Linear(16, 4),
+        )
+    ).double()
+
+
+class Residual(nn.Module):
+    """Blocks whose inside can be narrowed and whose sum cannot."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.inside, self.back, self.norm = nn.Linear(12, 16), nn.Linear(16, 24), nn.Linear(24, 16), nn.BatchNorm1d(16)
+        self.head = nn.Linear(16, 4)
+
+    def forward(self, x):
+        x = torch.relu(self.first(x))
+        return self.head(x + self.norm(self.back(torch.relu(self.inside(x)))))
+
+
+def residual():
+    return gateon.context_norms(Residual()).double()
+
+
+def feed_forward_of_a_transformer():
+    layer = nn.TransformerEncoderLayer(4, 2, 16, dropout=0.0, batch_first=True)
+    return nn.Sequential(nn.Unflatten(1, (3, 4)), layer, nn.Flatten(), nn.Linear(12, 4)).double()
+
+
+NETWORKS = [dense, convolutional, residual, feed_forward_of_a_transformer]
+
+
+def attached(network, contexts=3, **options):
+    torch.manual_seed(0)
+    model = network()
+    example = torch.zeros(2, 12, dtype=double) if network is feed_forward_of_a_transformer else None
+    return model, gateon.attach(model, contexts, density=0.5, start="random", width=1.0, example=example, **options)
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("network", [*NETWORKS, released])
+def test_the_sub_network_of_every_context_has_the_outputs_of_the_whole(network, training):
+    model, gates = attached(network, **({"before_norm": True, "power": 2} if network is released else {}))
+    x = torch.randn(6, 12, dtype=double)
+    for k in range(gates.contexts):
+        small = compact(model, k)
+        gates.switch(k)
+        model.train(training)
+        small.train(training)
+        torch.testing.assert_close(small(x), model(x), rtol=1e-10, atol=1e-12)
+        sizes = [sum(p.numel() for p in m.parameters()) for m in (small, model)]
+        assert sizes[0] < (0.45 if network in (dense, convolutional, released) else 0.95) * sizes[1]
+
+
+def test_what_cannot_be_narrowed_stays_at_full_width():
+    model, gates = attached(residual)
+    small = compact(model, 1)
+    assert small.inside.weight.shape == (12, 16) and small.back.weight.shape == (16, 12), "the inside of the block"
+    assert small.first.weight.shape == (16, 12), "the summands stay"
+    layer_norm = nn.Sequential(nn.Linear(5, 8), nn.LayerNorm(8), nn.ReLU(), nn.Linear(8, 2))
+    gateon.attach(layer_norm, density=0.5)
+    assert compact(layer_norm, 0)[0].weight.shape == (8, 5), "a LayerNorm looks at all units"
+
+
+def trained(network, method, optimizer, compactly, contexts=(0, 1, 0), steps=6):
+    torch.manual_seed(0)
+    model = network()
+    if network is feed_forward_of_a_transformer:
+        method = copy.deepcopy(method)
+        method.example = torch.zeros(2, 12, dtype=double)
+    learner = gateon.Learner(model, optimizer=optimizer, method=copy.deepcopy(method), compact=compactly)
+    torch.manual_seed(1)
+    for context in contexts:
+        for _ in range(steps):
+            learner.observe(torch.randn(16, 12, dtype=double), torch.randint(0, 4, (16,)), context=context)
+    assert (learner._part is not None) == compactly
+    return learner
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.5])
+@pytest.mark.parametrize("per", ["unit", "parameter"])
+@pytest.mark.parametrize(
+    "optimizer", [partial(torch.optim.SGD, lr=0.05, momentum=0.9), partial(torch.optim.Adam, lr=5e-3)], ids=["sgd", "adam"]
+)
+@pytest.mark.parametrize("network", NETWORKS)
+def test_training_compactly_ends_where_training_at_full_width_does(network, optimizer, per, epsilon):
+    method = gateon.GateON(per=per, epsilon=epsilon, rate=0.05, density=0.5, width=1.0, power=1, floor=0.01)
+    whole, part = (trained(network, method, optimizer, compactly) for compactly in (False, True))
+    for (name, a), (_, b) in zip(whole.model.state_dict().items(), part.model.state_dict().items(), strict=True):
+        torch.testing.assert_close(a, b, rtol=0, atol=1e-9, msg=lambda m, name=name: f"{name}: {m}")
+    ours, theirs = whole.method.handle.state_dict(), part.method.handle.state_dict()
+    assert ours.keys() == theirs.keys()
+    for name, A in ours.items():
+        torch.testing.assert_close(A, theirs[name], rtol=0, atol=1e-9, msg=lambda m, name=name: f"{name}: {m}")
+    assert any((A < 0.9).any() for name, A in ours.items() if name.endswith("applied"))
+
+
+@pytest.mark.parametrize("relevance", ["activity", "next-layer", "next-layer-gated"])
+@pytest.mark.parametrize("apply", ["step", "switch"])
+def test_every_measure_of_relevance_is_exact_too(relevance, apply):
+    method = gateon.GateON(relevance=relevance, apply=apply, epsilon=0.5, rate=0.05, density=0.5, width=1.0, power=1)
+    whole, part = (trained(dense, method, partial(torch.optim.Adam, lr=5e-3), compactly) for compactly in (False, True))
+    for name, A in whole.method.handle.state_dict().items():
+        torch.testing.assert_close(A, part.method.handle.state_dict()[name], rtol=0, atol=1e-9)
+
+
+def test_released_settings_train_compactly_to_the_same_end():
+    for per in ("unit", "parameter"):
+        method = gateon.preset("released", per)
+        whole, part = (
+            trained(released, method, partial(torch.optim.Adam, lr=5e-3), compactly, steps=4) for compactly in (False, True)
+        )
+        for name, A in whole.method.handle.state_dict().items():
+            if not name.startswith(("1.bias", "5.bias")):  # rounding noise before a batch norm
+                torch.testing.assert_close(A, part.method.handle.state_dict()[name], rtol=0, atol=1e-7)
+
+
+def test_predictions_are_those_of_the_whole_network_in_every_context():
+    method = gateon.GateON(density=0.5, width=1.0, power=1)
+    whole, part = (trained(dense, method, partial(torch.optim.Adam, lr=5e-3), compactly) for compactly in (False, True))
+    x = torch.randn(5, 12, dtype=double)
+    for context in (0, 1, None):
+        torch.testing.assert_close(whole.predict(x, context), part.predict(x, context), rtol=0, atol=1e-6)
+
+
+def test_weight_decay_and_optimizers_that_move_what_has_no_gradient_stay_at_full_width():
+    for optimizer in (
+        partial(torch.optim.SGD, lr=0.1, weight_decay=1e-4),
+        partial(torch.optim.AdamW, lr=1e-3),
+        partial(torch.optim.ASGD, lr=1e-3),
+    ):
+        learner = gateon.Learner(dense(), optimizer=optimizer, method=gateon.GateON(density=0.5))
+        learner.observe(torch.randn(16, 12, dtype=double), torch.randint(0, 4, (16,)), context=0)
+        assert learner._part is None
+
+
+def test_the_optimizer_remembers_only_what_is_active():
+    learner = trained(dense, gateon.GateON(density=0.25), partial(torch.optim.Adam, lr=5e-3), True)
+    remembered = sum(v.numel() for state in learner.optimizer.state.values() for v in state.values() if v.dim())
+    everything = sum(p.numel() for p in learner.model.parameters())
+    assert remembered < 2 * 0.4 * everything
+
+
+def test_units_that_die_in_a_context_are_left_out_from_the_next_switch_on():
+    learner = trained(dense, gateon.GateON(density=0.5, width=1.0), partial(torch.optim.Adam, lr=5e-3), True, contexts=(0,))
+    gate = next(iter(gateon.gates_of(learner._part.network).gates.values()))
+    before = gate.weight.shape[1]
+    with torch.no_grad():
+        gate.weight[0, :3] = -0.1
+    for context in (1, 0):
+        learner.observe(torch.randn(16, 12, dtype=double), torch.randint(0, 4, (16,)), context=context)
+    gate = next(iter(gateon.gates_of(learner._part.network).gates.values()))
+    assert gate.weight.shape[1] == before - 3
+
+
+def test_a_sub_network_trained_by_hand_is_written_back_and_nothing_else_moves():
+    model, gates = attached(dense)
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    small = compact(model, 1)
+    optimizer = torch.optim.SGD(small.parameters(), lr=0.1)
+    x = torch.randn(6, 12, dtype=double)
+    small(x).square().sum().backward()
+    optimizer.step()
+    expected = small.eval()(x)
+    assert all(torch.equal(before[name], tensor) for name, tensor in model.state_dict().items())
+    small.write_back()
+    gates.switch(1)
+    torch.testing.assert_close(model.eval()(x), expected, rtol=1e-10, atol=1e-12)
+    closed = gates.gain(1)["1"] == 0
+    assert torch.equal(model.state_dict()["1.weight"][closed], before["1.weight"][closed])
+    gates.switch(0)
+    others = [name for name in before if name.endswith("context_gate.weight")]
+    for name in others:
+        assert torch.equal(model.state_dict()[name][[0, 2]], before[name][[0, 2]])
+
+
+def test_bad_input():
+    with pytest.raises(ValueError, match="attach"):
+        compact(nn.Linear(2, 2), 0)
+    model, _ = attached(dense)
+    with pytest.raises(IndexError, match="Context 7"):
+        compact(model, 7)
