@@ -16,8 +16,10 @@ from gateon.models import mlp
 double = torch.float64
 
 
+# No biases before norms: their gradient is rounding noise, which Adam turns into steps.
 def dense():
-    return mlp(12, (20, 18), 4, affine=True).double()
+    layers = [nn.Linear(12, 20, bias=False), nn.BatchNorm1d(20), nn.ReLU(), nn.Linear(20, 18), nn.ReLU(), nn.Linear(18, 4)]
+    return gateon.context_norms(nn.Sequential(nn.Flatten(), *layers)).double()
 
 
 def released():
@@ -28,7 +30,7 @@ def convolutional():
     return gateon.context_norms(
         nn.Sequential(
             nn.Unflatten(1, (1, 3, 4)),
-            nn.Conv2d(1, 8, 3, padding=1),
+            nn.Conv2d(1, 8, 3, padding=1, bias=False),
             nn.BatchNorm2d(8),
             nn.ReLU(),
             nn.MaxPool2d(2, stride=1),
@@ -47,7 +49,12 @@ class Residual(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.first, self.inside, self.back, self.norm = nn.Linear(12, 16), nn.Linear(16, 24), nn.Linear(24, 16), nn.BatchNorm1d(16)
+        self.first, self.inside, self.back, self.norm = (
+            nn.Linear(12, 16),
+            nn.Linear(16, 24),
+            nn.Linear(24, 16, bias=False),
+            nn.BatchNorm1d(16),
+        )
         self.head = nn.Linear(16, 4)
 
     def forward(self, x):
@@ -90,7 +97,7 @@ def test_the_sub_network_of_every_context_has_the_outputs_of_the_whole(network, 
 
 
 def test_what_cannot_be_narrowed_stays_at_full_width():
-    model, gates = attached(residual)
+    model, _ = attached(residual)
     small = compact(model, 1)
     assert small.inside.weight.shape == (12, 16) and small.back.weight.shape == (16, 12), "the inside of the block"
     assert small.first.weight.shape == (16, 12), "the summands stay"
@@ -124,6 +131,8 @@ def test_training_compactly_ends_where_training_at_full_width_does(network, opti
     method = gateon.GateON(per=per, epsilon=epsilon, rate=0.05, density=0.5, width=1.0, power=1, floor=0.01)
     whole, part = (trained(network, method, optimizer, compactly) for compactly in (False, True))
     for (name, a), (_, b) in zip(whole.model.state_dict().items(), part.model.state_dict().items(), strict=True):
+        if "running" in name:  # statistics of a unit that is closed in a context are never used there
+            continue
         torch.testing.assert_close(a, b, rtol=0, atol=1e-9, msg=lambda m, name=name: f"{name}: {m}")
     ours, theirs = whole.method.handle.state_dict(), part.method.handle.state_dict()
     assert ours.keys() == theirs.keys()

@@ -797,3 +797,18 @@ def test_attaching_twice_is_refused_and_the_first_gates_stay():
         gateon.attach(nn.Sequential(model, nn.ReLU(), nn.Linear(3, 3)))
     assert gateon.gates_of(model) is gates
     assert anatomy(model) == before
+
+
+def test_looking_at_another_context_is_no_switch_and_hides_none():
+    model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+    gates = gateon.attach(model, contexts=3, density=0.5)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    handle = gateon.obstruct(optimizer, gates, rate=0.1, apply="switch")
+    model(torch.randn(5, 4)).square().sum().backward()
+    optimizer.step()
+    gates.show(1)
+    gates.switch(0)
+    assert all((A == 1).all() for A in handle.applied.values()), "back in the context being learned: no switch"
+    gates.show(1)
+    gates.switch(1)
+    assert any((A < 1).any() for A in handle.applied.values()), "learning the context that was shown: a switch"

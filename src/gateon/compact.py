@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -20,6 +21,7 @@ from .gate import Gate
 from .gates import Gates, gates_of
 from .ledgers import ParameterLedger, UnitLedger
 from .norm import ContextNorm
+from .observers import Tapped, Through
 from .obstruct import Obstruction
 from .sites import Site
 
@@ -121,6 +123,7 @@ def take_out(gates: Gates, cut: Cut) -> nn.Module:
     inner.orphaned = False
     inner.sites = {name: _narrowed(site, cut) for name, site in inner.sites.items()}
     for module in small.modules():
+        _drop_observers(module)
         if isinstance(module, Gate):
             module.site = inner.sites[module.site.name]
             module.stop_observing()
@@ -155,6 +158,10 @@ def take_availability(whole: Obstruction, cut: Cut, small: nn.Module) -> Obstruc
             mine.whole = dict(zip(mine.names, full.whole.values(), strict=True))
         elif isinstance(mine, UnitLedger) and isinstance(full, UnitLedger):
             mine.whole = full.whole
+            if isinstance(mine.observer, Tapped) and isinstance(full.observer, Tapped) and mine.observer.readers:
+                # Units left out of the next layer have outgoing weights too, which do not change meanwhile.
+                of_all = _part_of_ledger(cut, full, "").take("", full.observer.outgoing())
+                mine.observer.rest = of_all - mine.observer.outgoing()
         for (name, *tensors), (_, *parts) in zip(full.entries(), mine.entries(), strict=True):
             for tensor, target in zip(tensors, parts, strict=True):
                 target.copy_(_part_of_ledger(cut, full, name).take(name, tensor))
@@ -186,6 +193,15 @@ def _part_of_ledger(cut: Cut, ledger: UnitLedger | ParameterLedger, name: str) -
         return cut
     indices = cut.active.get(ledger.site.name)
     return Cut(cut.context, {}, {} if indices is None else {name: {0: indices}})
+
+
+def _drop_observers(module: nn.Module) -> None:
+    """Take away the hooks by which the whole model is observed."""
+    for hooks in (module._forward_hooks, module._forward_pre_hooks):
+        for key, hook in list(hooks.items()):
+            method = hook.func if isinstance(hook, partial) else None
+            if isinstance(getattr(method, "__self__", None), Through):
+                del hooks[key]
 
 
 def _gates(model: nn.Module) -> Gates:

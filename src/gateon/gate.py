@@ -112,6 +112,7 @@ class Gate(nn.Module):
             missing = len(saved) - len(self.weight)
             if missing > 0:  # a checkpoint with more contexts than this model was given yet
                 self.weight.data = torch.cat([self.weight.data, self.weight.data.new_zeros(missing, self.site.units)])
+                self.weight.grad = None  # of the old shape
         super()._load_from_state_dict(state, prefix, *rest)
 
     def extra_repr(self) -> str:

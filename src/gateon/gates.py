@@ -45,6 +45,7 @@ class Gates:
     def __init__(self, model: nn.Module, sites: list[Site], rows: Callable[[int, Site, int], Tensor]) -> None:
         self.model, self.sites = model, {site.name: site for site in sites}
         self.context: int | Tensor = 0
+        self._learning = torch.tensor(0)  # the context switched to; `context` may be one that is only shown
         self.listeners: list[Listener] = []
         self.orphaned = False
         self._rows = rows
@@ -72,8 +73,9 @@ class Gates:
     def switch(self, context: int | Sequence[int] | Tensor) -> None:
         """Make a context active: one index for all samples, or one for each sample of the next batches."""
         rows = self._checked(context)
-        if not self._is_active(rows):
-            self._set(rows)
+        before, self._learning = self._learning, rows
+        self._set(rows)
+        if not torch.equal(before, rows):
             for listener in self.listeners:
                 listener.switched()
 
@@ -174,11 +176,6 @@ class Gates:
     def __getstate__(self) -> dict[str, Any]:
         """A copy has no listeners: the optimizer's hooks are not copied with it, so that obstruction must be asked for again."""
         return self.__dict__ | {"listeners": [], "orphaned": self.orphaned or bool(self.listeners)}
-
-    def _is_active(self, rows: Tensor) -> bool:
-        if isinstance(self.context, int) or rows.dim() == 0:
-            return isinstance(self.context, int) and rows.dim() == 0 and int(rows) == self.context
-        return torch.equal(self.context, rows)
 
 
 def attach(

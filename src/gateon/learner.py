@@ -35,7 +35,7 @@ class Observation:
 class Learner:
     """Learns a stream of batches, one context after another.
 
-    Where the method allows it, only the active sub-network of a context is trained and evaluated: the same mathematics at a fraction
+    Where the method allows it, only the active sub-network of a context is trained and evaluated: the same mathematics at a part
     of the cost. `model` and `method` always show the whole, with everything learned so far in it.
 
     Args:
@@ -152,11 +152,11 @@ class Learner:
         """Go on exactly where `state_dict` was taken, in a learner made with the same arguments."""
         self._part = self._shown = None
         self._whole.load_state_dict(state["model"])
-        self.method.load_state_dict(state["method"])
         self.context, self.step = state["context"], state["step"]
         gates = gates_of(self._whole)
         if gates is not None and self.context is not None:
-            gates.show(self.context)
+            gates.switch(self.context)
+        self._method.load_state_dict(state["method"])
         self._renew_optimizer(state["active"])
         self.optimizer.load_state_dict(state["optimizer"])
         if self.schedule is not None and state["schedule"] is not None:

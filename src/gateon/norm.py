@@ -38,6 +38,7 @@ class ContextNorm(nn.Module):
 
     running_mean: Tensor
     running_var: Tensor
+    start: Tensor
 
     def __init__(
         self,
@@ -59,6 +60,7 @@ class ContextNorm(nn.Module):
         self.bias = nn.Parameter(torch.zeros(num_features)) if affine else None
         self.register_buffer("running_mean", torch.zeros(contexts, num_features))
         self.register_buffer("running_var", torch.ones(contexts, num_features))
+        self.register_buffer("start", torch.stack([torch.zeros(num_features), torch.ones(num_features)]))  # of a new context
         # A plain attribute: as a buffer it would be saved, and broadcast by data-parallel wrappers.
         self.context = torch.zeros((), dtype=torch.long)
 
@@ -88,9 +90,9 @@ class ContextNorm(nn.Module):
         return y
 
     def add_context(self) -> None:
-        """Statistics for one more context, as new."""
-        self.running_mean = torch.cat([self.running_mean, torch.zeros_like(self.running_mean[:1])])
-        self.running_var = torch.cat([self.running_var, torch.ones_like(self.running_var[:1])])
+        """Statistics for one more context, as new, or as they were in the BatchNorm it took the place of."""
+        self.running_mean = torch.cat([self.running_mean, self.start[:1]])
+        self.running_var = torch.cat([self.running_var, self.start[1:]])
 
     def extra_repr(self) -> str:
         """Shown by print(model)."""
@@ -189,5 +191,6 @@ def _converted(norm: _BatchNorm, contexts: int, statistics: Statistics) -> Conte
     if norm.running_mean is not None and norm.running_var is not None:
         new.running_mean = norm.running_mean.detach().repeat(contexts, 1)
         new.running_var = norm.running_var.detach().repeat(contexts, 1)
+        new.start = torch.stack([norm.running_mean.detach(), norm.running_var.detach()])
     new.train(norm.training)
     return new

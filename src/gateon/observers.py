@@ -56,6 +56,7 @@ class Tapped:
 
     def __init__(self, gate: Gate, measure: Literal["gradient", "activity"], readers: list[nn.Module], tap: Tensor) -> None:
         self.gate, self.readers, self.tap = gate, readers, tap
+        self.rest: Tensor | float = 0.0  # what units of the readers that are left out add to the outgoing weights
         gate.observe(measure, tap)
 
     def take(self) -> Tensor | None:
@@ -63,9 +64,11 @@ class Tapped:
         if self.tap.grad is None:
             return None
         mu, self.tap.grad = self.tap.grad, None
-        if self.readers:
-            mu = mu * sum(relevance.outgoing(reader, self.gate.site.units) for reader in self.readers)
-        return _over_processes(mu)
+        return _over_processes(mu * (self.outgoing() + self.rest) if self.readers else mu)
+
+    def outgoing(self) -> Tensor:
+        """The squared norm of the weights by which the readers read each unit."""
+        return torch.stack([relevance.outgoing(reader, self.gate.site.units) for reader in self.readers]).sum(0)
 
     def remove(self) -> None:
         """Stop observing."""

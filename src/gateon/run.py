@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import signal
 import threading
 import time
@@ -314,9 +315,9 @@ def _described(stream: Stream, learner: Learner | Isolated, steps: int, batch: i
     evaluate, curves, part = rest
     return {
         "stream": stream.settings,
-        "method": repr(learner.method),
-        "model": repr(learner.model),
-        "optimizer": repr(learner.optimizer),
+        "method": _shown(learner.method),
+        "model": _shown(learner.model),
+        "optimizer": _shown(learner.optimizer),
         "steps": steps,
         "batch": batch,
         "seed": seed,
@@ -324,6 +325,11 @@ def _described(stream: Stream, learner: Learner | Isolated, steps: int, batch: i
         "curves": curves,
         "part": part,
     }
+
+
+def _shown(thing: Any) -> str:
+    """Its repr, the same in every process."""
+    return re.sub(r" at 0x[0-9a-f]+", "", repr(thing))
 
 
 def _made(folder: Path) -> Path:

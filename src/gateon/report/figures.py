@@ -42,8 +42,9 @@ def compare_figure(records: Mapping[str, Record], path: Path) -> list[Path]:
             axes[n].set_xticks(ticks, [t + 1 for t in ticks])
             axes[n].set_yticks(ticks, [t + 1 for t in ticks])
             figure.colorbar(image, ax=axes[n], fraction=0.046, label="accuracy (%)")
-            means = [np.mean([a for a in row if a is not None]) * 100 for row in record.accuracy]
+            means = values.mean(axis=1, where=np.tri(size, dtype=bool))  # NaN, and not drawn, where some task was not measured
             axes[-1].plot(range(1, size + 1), means, "o-", color=COLOURS[n % len(COLOURS)], markersize=3, label=name)
+        axes[-1].xaxis.get_major_locator().set_params(integer=True)
         axes[-1].set(xlabel="tasks learned", ylabel="mean accuracy over them (%)", ylim=(0, 102))
         axes[-1].legend(frameon=False)
         figure.tight_layout()

@@ -1,0 +1,113 @@
+"""Checkpoints: what is written comes back, whole or not at all, and nothing in a file is ever run."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from safetensors.torch import save_file
+
+from gateon import checkpoint
+
+tensors = st.sampled_from([torch.ones(2, 3), torch.tensor(4), torch.zeros(0), torch.arange(6).reshape(2, 3).T, torch.ones(2).bfloat16()])
+leaves = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | tensors
+keys = st.text() | st.sampled_from(["tensor", "pairs"])
+states = st.recursive(
+    leaves, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(keys | st.integers(), inner, max_size=3), max_leaves=12
+)
+
+
+def same(one, other):
+    if isinstance(one, torch.Tensor):
+        return isinstance(other, torch.Tensor) and one.dtype == other.dtype and torch.equal(one, other)
+    if isinstance(one, dict):
+        return isinstance(other, dict) and list(one) == list(other) and all(same(one[key], other[key]) for key in one)
+    if isinstance(one, list):
+        return isinstance(other, list) and len(one) == len(other) and all(map(same, one, other))
+    return type(one) is type(other) and one == other
+
+
+@given(state=states)
+def test_whatever_is_saved_comes_back(state, tmp_path_factory):
+    path = tmp_path_factory.mktemp("state") / "state.safetensors"
+    checkpoint.save(state, path)
+    assert same(state, checkpoint.load(path))
+
+
+def test_a_state_whose_only_key_looks_like_a_mark_comes_back(tmp_path):
+    state = {"tensor": torch.ones(2), "inner": {"tensor": {"pairs": [[1, 2]]}}, "other": {"pairs": {"tensor": "0"}}}
+    checkpoint.save(state, tmp_path / "x")
+    assert same(state, checkpoint.load(tmp_path / "x"))
+
+
+def test_tensors_that_share_memory_come_back_apart(tmp_path):
+    weight = torch.arange(4.0)
+    checkpoint.save({"one": weight, "same": weight, "view": weight[:2]}, tmp_path / "x")
+    back = checkpoint.load(tmp_path / "x")
+    back["one"][0] = 9
+    assert back["same"][0] == 0 and back["view"].tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("value", [object(), {1, 2}, lambda: 0, b"bytes"])
+def test_what_could_not_be_read_without_pickle_is_refused_before_anything_is_written(tmp_path, value):
+    with pytest.raises(TypeError, match="A state holds tensors, numbers, strings, lists and dicts, not"):
+        checkpoint.save({"value": [value]}, tmp_path / "x")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda path: path.write_bytes(b""),
+        lambda path: path.write_bytes(b"no checkpoint at all"),
+        lambda path: path.write_bytes(path.read_bytes()[:-3]),
+        lambda path: path.write_bytes(path.read_bytes()[: len(path.read_bytes()) // 2]),
+        lambda path: torch.save({"step": 1}, path),
+        lambda path: save_file({"w": torch.ones(1)}, path),
+        lambda path: save_file({"w": torch.ones(1)}, path, metadata={"other": "x"}),
+        lambda path: save_file({"w": torch.ones(1)}, path, metadata={"state": "{no json"}),
+        lambda path: save_file({"w": torch.ones(1)}, path, metadata={"state": json.dumps({"tensor": "7"})}),
+        lambda path: save_file({"w": torch.ones(1)}, path, metadata={"state": json.dumps({"tensor": {"a": 1}})}),
+        lambda path: save_file({"w": torch.ones(1)}, path, metadata={"state": json.dumps({"pairs": [[1]]})}),
+    ],
+)
+def test_a_damaged_or_foreign_file_is_an_error_that_says_what_to_do(tmp_path, write):
+    path = tmp_path / "checkpoint.safetensors"
+    checkpoint.save({"weight": torch.ones(50), "step": 3}, path)
+    write(path)
+    before = path.read_bytes()
+    with pytest.raises(ValueError, match=r"checkpoint.safetensors is damaged or no checkpoint of gateon: delete it to start anew\.$"):
+        checkpoint.load(path)
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("call", ["fsync", "replace"])
+def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch, call):
+    path = tmp_path / "state"
+    checkpoint.save({"step": 1}, path)
+
+    def fails(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, call, fails)
+    with pytest.raises(OSError, match=r"state could not be written \(No space left on device\): make room there"):
+        checkpoint.save({"step": 2}, path)
+    assert checkpoint.load(path) == {"step": 1} and [p.name for p in tmp_path.iterdir()] == ["state"]
+
+
+def test_a_directory_that_is_gone_is_named(tmp_path):
+    with pytest.raises(OSError, match=r"gone/state could not be written \(.*[Nn]o such file"):
+        checkpoint.save({"weight": torch.ones(2)}, tmp_path / "gone" / "state")
+
+
+def test_the_file_is_synced_before_it_is_put_in_its_place(tmp_path, monkeypatch):
+    order = []
+    fsync, replace = os.fsync, os.replace
+    monkeypatch.setattr(os, "fsync", lambda number: (order.append("sync"), fsync(number)))
+    monkeypatch.setattr(os, "replace", lambda a, b: (order.append("replace"), replace(a, b)))
+    checkpoint.save({"step": 1}, tmp_path / "state")
+    assert order == ["sync", "replace"]

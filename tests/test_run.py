@@ -1,0 +1,522 @@
+"""Runs: what is measured and when, what is written, and that a run that was stopped goes on as if it had not been."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import asdict
+
+import numpy as np
+import pytest
+import torch
+
+from gateon import Learner, checkpoint, metrics, streams
+from gateon.compare import isolated_accuracies, run_specification
+from gateon.record import Record
+from gateon.run import Interrupted, Quiet, _batches, run
+from gateon.specification import Specification
+from gateon.streams import Split, Stream, Task
+
+METHODS = ("n-gateon", "p-gateon", "finetune", "isolated")
+STEPS = 6
+
+
+@pytest.fixture
+def data(tmp_path):
+    return write_own(tmp_path / "data")
+
+
+def write_own(folder, tasks=3, rows=60, classes=3, seed=0):
+    """Tasks of a few easy clouds of points, whose labels differ from task to task."""
+    folder.mkdir()
+    draw = np.random.default_rng(seed)
+    centres = draw.normal(size=(classes, 6)) * 2
+    for k in range(tasks):
+        arrays = {}
+        for part in ("train", "test"):
+            y = np.arange(rows) % classes
+            arrays |= {f"x_{part}": (centres[(y + k) % classes] + draw.normal(size=(rows, 6))).astype(np.float32), f"y_{part}": y}
+        np.savez(folder / f"task{k}.npz", **arrays)
+    return folder
+
+
+def specification(data, **options):
+    return Specification(**{"stream": f"own:{data}", "hidden": (8,), "steps": STEPS, "batch": 20, "threads": 1} | options)
+
+
+def go(asked, out=None, progress=None, **options):
+    """Run it; the record and the learner."""
+    stream = asked.make_stream()
+    learner = asked.make_learner(stream)
+    given = {"steps": asked.steps, "batch": asked.batch, "seed": asked.seed, "evaluate": asked.evaluate, "curves": asked.curves}
+    given |= {"part": asked.part, "specification": asked.to_dict(), "progress": progress}
+    return run(stream, learner, out, **given | options), learner
+
+
+def without_times(record):
+    content = json.loads(json.dumps(asdict(record)))
+    content["environment"].pop("time")
+    return content | {"seconds": [sorted(task) for task in content["seconds"]]}
+
+
+def same_state(one, other):
+    if isinstance(one, torch.Tensor):
+        return torch.equal(one, other)
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(same_state(one[key], other[key]) for key in one)
+    if isinstance(one, list | tuple):
+        return len(one) == len(other) and all(map(same_state, one, other))
+    return one == other
+
+
+class Stop(Quiet):
+    """Presses Ctrl-C during a step, counted over the whole run from 1, or after a task."""
+
+    def __init__(self, at=None, after_task=None):
+        self.at, self.after_task = at, after_task
+
+    def begin(self, name, tasks, steps, at):
+        self.steps = steps
+
+    def step(self, task, step, loss):
+        if self.at is not None and task * self.steps + step == self.at:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    def task(self, task, name, accuracies, seconds):
+        if task == self.after_task:
+            os.kill(os.getpid(), signal.SIGINT)
+
+
+# What a run leaves
+
+
+def test_equal_seeds_give_equal_records_but_for_times(data, tmp_path):
+    asked = specification(data, curves=2)
+    first, second = (go(asked, tmp_path / name)[0] for name in ("a", "b"))
+    assert without_times(first) == without_times(second)
+    assert without_times(go(specification(data, curves=2, seed=1))[0]) != without_times(first)
+
+
+def test_the_record_on_disk_is_the_record_returned_and_has_all_the_schema_says(data, tmp_path):
+    record, _ = go(specification(data), tmp_path / "out")
+    assert without_times(Record.load(tmp_path / "out" / "record.json")) == without_times(record)
+    content = json.loads((tmp_path / "out" / "record.json").read_text())
+    assert content["summary"] == metrics.summary([row + [np.nan] * (3 - len(row)) for row in record.accuracy])
+    assert content["schema"] == 1 and content["specification"]["seed"] == 0 and len(content["data"]["sha256"]) == 64
+    assert record.tasks == ["task0", "task1", "task2"] and record.contexts == [0, 1, 2]
+    assert [len(row) for row in record.accuracy] == [len(row) for row in record.macro_f1] == [1, 2, 3]
+    assert all(task["train"] > 0 and task["evaluate"] > 0 for task in record.seconds)
+    assert all(0 < share < 1 for task in record.density for share in task.values()) and record.density[0]
+    assert all(set(site) == {"frozen", "room"} for task in record.availability for site in task.values()) and record.availability[0]
+    assert record.environment["threads"] == 1 and record.environment["versions"]["torch"] == torch.__version__
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [".lock", "record.json"]
+
+
+def test_figures_are_those_of_the_learner_on_the_test_data(data):
+    record, learner = go(specification(data, steps=30, hidden=(60,), lr=0.02))
+    stream = streams.own(data)
+    for j in range(3):
+        test = stream[j].test
+        predicted = learner.predict(test.x, context=j).argmax(1)
+        assert record.accuracy[-1][j] == (predicted == test.y).double().mean().item()
+        assert record.macro_f1[-1][j] == metrics.macro_f1(test.y, predicted, 3)
+    assert record.summary["immediate_accuracy"] > 0.7  # it learns at all
+    assert record.macro_f1 != record.accuracy
+
+
+def test_validation_data_are_measured_where_asked_for(data):
+    record, learner = go(specification(data, part="validation"))
+    validation = streams.own(data)[2].validation
+    assert record.part == "validation"
+    assert record.accuracy[-1][2] == (learner.predict(validation.x, 2).argmax(1) == validation.y).double().mean().item()
+
+
+@pytest.mark.parametrize(
+    ("evaluate", "measured"),
+    [("all", ["1", "11", "111", "1111"]), ("last", ["1", "01", "001", "1111"]), (2, ["1", "11", "001", "1111"])],
+)
+def test_schedules_measure_the_own_task_always_and_all_at_the_end(tmp_path, evaluate, measured):
+    data = write_own(tmp_path / "four", tasks=4)
+    record, _ = go(specification(data, evaluate=evaluate, steps=2))
+    assert ["".join("01"[value is not None] for value in row) for row in record.accuracy] == measured
+    assert [[a is None for a in row] for row in record.accuracy] == [[f is None for f in row] for row in record.macro_f1]
+    assert 0 <= record.summary["final_accuracy"] <= 1
+
+
+def test_curves_follow_the_task_being_learned_and_end_with_its_last_step(data):
+    record, _ = go(specification(data, curves=4, evaluate="last"))
+    assert [[step for step, _ in curve] for curve in record.curves] == [[4, 6]] * 3
+    assert [curve[-1][1] for curve in record.curves] == [record.accuracy[k][k] for k in range(3)]
+    assert without_times(record)["accuracy"] == without_times(go(specification(data, evaluate="last"))[0])["accuracy"]
+    assert go(specification(data))[0].curves == [[], [], []]
+
+
+def test_a_task_that_returns_is_learned_in_its_old_context(data):
+    asked = specification(data)
+    stream = streams.recurring(asked.make_stream(), [0, 1, 0, 2, 1])
+    learner = asked.make_learner(stream)
+    record = run(stream, learner, steps=3, batch=20)
+    assert record.contexts == [0, 1, 0, 2, 1]
+    assert learner.method.gates.contexts == 3
+    assert record.accuracy[-1][0] == record.accuracy[-1][2]  # one context, one test set
+
+
+def test_steps_go_through_epochs_without_replacement_and_depend_on_the_seed_and_the_step_alone():
+    split = Split(torch.zeros(10, 1), torch.zeros(10, dtype=torch.long))
+    rows = [batch.tolist() for batch in _batches(split, 5, 6, (0, 1), 0)]
+    epochs = [rows[n] + rows[n + 1] for n in (0, 2, 4)]
+    assert all(sorted(epoch) == list(range(10)) for epoch in epochs) and epochs[0] != epochs[1]
+    assert [batch.tolist() for batch in _batches(split, 5, 6, (0, 1), 3)] == rows[3:]
+    assert [batch.tolist() for batch in _batches(split, 5, 6, (1, 1), 0)] != rows
+
+
+@pytest.mark.parametrize(("steps", "batch"), [(5, 2), (3, 2), (8, 4)])
+def test_ordered_data_are_presented_once_as_time_passes(steps, batch):
+    split = Split(torch.zeros(10, 1), torch.zeros(10, dtype=torch.long), ordered=True)
+    rows = torch.cat(list(_batches(split, batch, steps, (0, 0), 0))).tolist()
+    assert rows == sorted(rows) and rows[0] == 0 and len(rows) == steps * batch
+    assert rows == [j * 10 // (steps * batch) for j in range(steps * batch)]
+    assert torch.cat(list(_batches(split, batch, steps, (0, 0), 2))).tolist() == rows[2 * batch :]
+
+
+def test_a_blurred_stream_reaches_the_learner_in_its_order(data):
+    stream = streams.blurred(streams.own(data), width=0.5)
+    seen = []
+
+    class Watch:
+        separate, method, model, optimizer = False, type("Plain", (), {"name": "watch"})(), torch.nn.Linear(1, 1), None
+        end_task = staticmethod(lambda task, data: None)
+        predict = staticmethod(lambda x, context: torch.zeros(len(x), 3))
+
+        def observe(self, x, y, context):
+            seen.append(x)
+            return type("Seen", (), {"loss": 0.0})()
+
+    run(stream, Watch(), steps=3, batch=18)
+    assert torch.equal(torch.cat(seen[3:6]), stream[1].train.x)
+
+
+# Isolated networks
+
+
+def test_isolated_accuracies_run_once_and_give_the_deviation(data, tmp_path):
+    record = run_specification(specification(data), tmp_path / "n", isolated=True)
+    (folder,) = tmp_path.glob("isolated-*")
+    alone = Record.load(folder / "record.json")
+    assert record.isolated == [alone.accuracy[k][k] for k in range(3)]
+    assert record.summary["accuracy_deviation"] == metrics.accuracy_deviation(np.tril(_full(record)), record.isolated)
+    before = (folder / "record.json").stat().st_mtime_ns
+    other = run_specification(specification(data, method="p-gateon", rate=0.02, evaluate="last"), tmp_path / "p", isolated=True)
+    assert other.isolated == record.isolated and (folder / "record.json").stat().st_mtime_ns == before
+    run_specification(specification(data, hidden=(9,)), tmp_path / "wide", isolated=True)
+    assert len(list(tmp_path.glob("isolated-*"))) == 2
+
+
+def _full(record):
+    return [row + [0.0] * (len(record.accuracy) - len(row)) for row in record.accuracy]
+
+
+def test_every_isolated_network_starts_anew(data):
+    """It scores on a task what a fresh network that has only seen this task does."""
+    asked = specification(data, method="isolated", steps=20)
+    record, _ = go(asked)
+    stream = asked.make_stream()
+    fresh = specification(data, method="finetune", steps=20).make_learner(stream)
+    task = stream[2]
+    for rows in _batches(task.train, 20, 20, (0, 2), 0):
+        fresh.observe(task.train.x[rows], task.train.y[rows], context=2)
+    assert record.accuracy[2][2] == (fresh.predict(task.test.x).argmax(1) == task.test.y).double().mean().item()
+    assert [row[0] for row in record.accuracy] == [record.accuracy[0][0]] * 3  # its own network cannot change any more
+
+
+def test_asking_for_the_deviation_of_a_finished_run_adds_it_without_training(data, tmp_path):
+    without = run_specification(specification(data), tmp_path / "n")
+    assert "accuracy_deviation" not in without.summary
+    record = run_specification(specification(data), tmp_path / "n", isolated=True)
+    assert record.seconds == without.seconds and record.isolated == isolated_accuracies(specification(data), tmp_path)
+    assert Record.load(tmp_path / "n" / "record.json").isolated == record.isolated
+
+
+def test_a_setting_that_cannot_be_made_is_found_before_the_isolated_networks_run(data, tmp_path):
+    with pytest.raises(ValueError, match="density"):
+        run_specification(specification(data, density=2.0), tmp_path / "n", isolated=True)
+    assert not list(tmp_path.glob("isolated-*"))
+
+
+# Stopping and going on
+
+
+@pytest.mark.parametrize("at", [1, 3, STEPS, STEPS + 1, 2 * STEPS, 3 * STEPS - 1, 3 * STEPS])
+@pytest.mark.parametrize("method", METHODS)
+def test_a_run_stopped_anywhere_goes_on_as_if_it_had_not_been(data, tmp_path, method, at):
+    asked = specification(data, method=method, curves=4)
+    whole, learner = go(asked)
+    with pytest.raises(Interrupted):
+        go(asked, tmp_path / "out", Stop(at))
+    assert not (tmp_path / "out" / "record.json").exists()
+    resumed, again = go(asked, tmp_path / "out")
+    assert without_times(resumed) == without_times(whole)
+    assert same_state(again.state_dict(), learner.state_dict())
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_run_stopped_after_every_step_is_the_same_run(data, tmp_path, method):
+    asked = specification(data, method=method, steps=3, precision="bf16" if method == "p-gateon" else "float32")
+    whole, learner = go(asked)
+    for at in range(1, 10):
+        with pytest.raises(Interrupted):
+            go(asked, tmp_path / "out", Stop(at))
+    resumed, again = go(asked, tmp_path / "out")
+    assert without_times(resumed) == without_times(whole)
+    assert same_state(again.state_dict(), learner.state_dict())
+
+
+@pytest.mark.parametrize("after", [0, 1])
+def test_a_run_stopped_while_it_measures_goes_on(data, tmp_path, after):
+    asked = specification(data)
+    with pytest.raises(Interrupted):
+        go(asked, tmp_path / "out", Stop(after_task=after))
+    assert without_times(go(asked, tmp_path / "out")[0]) == without_times(go(asked)[0])
+
+
+def test_stopping_after_the_last_step_keeps_the_record_and_still_stops(data, tmp_path):
+    asked = specification(data)
+    with pytest.raises(Interrupted):  # whatever would come after this run must not begin
+        go(asked, tmp_path / "out", Stop(after_task=2))
+    assert without_times(Record.load(tmp_path / "out" / "record.json")) == without_times(go(asked)[0])
+
+
+def test_a_second_ctrl_c_does_not_wait(data, tmp_path):
+    class Twice(Quiet):
+        def step(self, task, step, loss):
+            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt) as stopped:
+        go(specification(data), tmp_path / "out", Twice())
+    assert not isinstance(stopped.value, Interrupted)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_whoever_watches_is_told_of_the_end_however_it_comes(data, tmp_path):
+    class Ends(Stop):
+        ends = 0
+
+        def end(self):
+            self.ends += 1
+
+    for watch in (Ends(at=4), Ends()):
+        try:
+            go(specification(data), tmp_path / "out", watch)
+        except Interrupted:
+            pass
+        assert watch.ends == 1
+
+
+def test_a_finished_run_returns_at_once(data, tmp_path):
+    class Never(Quiet):
+        def begin(self, name, tasks, steps, at):
+            raise AssertionError("it began")
+
+    asked = specification(data)
+    first, _ = go(asked, tmp_path / "out")
+    before = (tmp_path / "out" / "record.json").stat().st_mtime_ns
+    assert asdict(go(asked, tmp_path / "out", Never())[0]) == asdict(first)
+    assert (tmp_path / "out" / "record.json").stat().st_mtime_ns == before
+
+
+def test_checkpoints_within_a_task_come_by_the_clock(data, tmp_path):
+    class Dies(Quiet):
+        def step(self, task, step, loss):
+            if (task, step) == (1, 4):
+                raise MemoryError
+
+    asked = specification(data)
+    with pytest.raises(MemoryError):
+        go(asked, tmp_path / "out", Dies(), save_every=0.0)
+    position = checkpoint.load(tmp_path / "out" / "checkpoint.safetensors")["position"]
+    assert (position["task"], position["step"]) == (1, 3)
+    assert without_times(go(asked, tmp_path / "out")[0]) == without_times(go(asked)[0])
+
+
+def test_a_killed_process_goes_on_and_nobody_else_runs_in_its_directory(data, tmp_path):
+    asked = specification(data, steps=400)
+    asked.save(tmp_path / "run.toml")
+    out = tmp_path / "out"
+    words = [sys.executable, "-m", "gateon.cli", "run", str(tmp_path / "run.toml"), "--out", str(out), "--quiet"]
+    process = subprocess.Popen(words)
+    try:
+        deadline = time.monotonic() + 60
+        while not (out / "checkpoint.safetensors").exists():
+            assert process.poll() is None and time.monotonic() < deadline
+            time.sleep(0.002)
+        with pytest.raises(ValueError, match="Another process is running in"):
+            go(asked, out)
+    finally:
+        process.kill()
+        process.wait()
+    assert not (out / "record.json").exists()
+    resumed, again = go(asked, out)
+    whole, learner = go(asked)
+    assert without_times(resumed) == without_times(whole)
+    assert same_state(again.state_dict(), learner.state_dict())
+
+
+# What is refused, and what it leaves as it was
+
+
+def contents(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.mark.parametrize("stopped", [True, False], ids=["unfinished", "finished"])
+@pytest.mark.parametrize("change", [{"seed": 1}, {"hidden": (9,)}, {"rate": 0.5}, {"steps": 7}, {"method": "finetune"}])
+def test_another_specification_is_refused_and_nothing_is_changed(data, tmp_path, stopped, change):
+    out = tmp_path / "out"
+    try:
+        go(specification(data), out, Stop(8 if stopped else None))
+    except Interrupted:
+        pass
+    before = contents(out)
+    with pytest.raises(ValueError, match=f"holds another run, with {next(iter(change))} .*nothing was changed"):
+        go(specification(data, **change), out)
+    assert contents(out) == before
+
+
+@pytest.mark.parametrize("stopped", [True, False], ids=["unfinished", "finished"])
+def test_other_data_under_the_same_name_are_refused(data, tmp_path, stopped):
+    out = tmp_path / "out"
+    try:
+        go(specification(data), out, Stop(8 if stopped else None))
+    except Interrupted:
+        pass
+    before = contents(out)
+    data.rename(tmp_path / "old")
+    write_own(data, seed=1)
+    with pytest.raises(ValueError, match="holds a run on other data, own from .*nothing was changed"):
+        go(specification(data), out)
+    assert contents(out) == before
+
+
+def test_without_a_specification_network_and_optimizer_tell_runs_apart(data, tmp_path):
+    stream = streams.own(data)
+
+    def learner(lr=0.1):
+        torch.manual_seed(0)
+        return Learner(torch.nn.Linear(6, 3), optimizer=lambda parameters: torch.optim.SGD(parameters, lr=lr))
+
+    first = run(stream, learner(), tmp_path / "out", steps=2, batch=20)
+    assert without_times(run(stream, learner(), tmp_path / "out", steps=2, batch=20)) == without_times(first)
+    with pytest.raises(ValueError, match="holds another run, with optimizer"):
+        run(stream, learner(lr=0.2), tmp_path / "out", steps=2, batch=20)
+
+
+@pytest.mark.parametrize("damage", ["truncated", "garbage", "empty", "foreign", "state"])
+def test_a_damaged_checkpoint_is_an_error_that_names_it_and_stays(data, tmp_path, damage):
+    out = tmp_path / "out"
+    with pytest.raises(Interrupted):
+        go(specification(data), out, Stop(8))
+    path = out / "checkpoint.safetensors"
+    whole = path.read_bytes()
+    if damage == "foreign":
+        from safetensors.torch import save_file
+
+        save_file({"weight": torch.zeros(2)}, path)
+    elif damage == "state":
+        state = checkpoint.load(path)
+        del state["learner"]["model"]
+        checkpoint.save(state, path)
+    else:
+        path.write_bytes({"truncated": whole[: len(whole) // 2], "garbage": b"\x00garbage" * 99, "empty": b""}[damage])
+    damaged = path.read_bytes()
+    with pytest.raises(ValueError, match=r"checkpoint.safetensors .*delete it to start anew\.$"):
+        go(specification(data), out)
+    assert path.read_bytes() == damaged and not (out / "record.json").exists()
+    path.unlink()
+    assert without_times(go(specification(data), out)[0]) == without_times(go(specification(data))[0])
+
+
+def test_a_damaged_record_is_an_error_and_stays(data, tmp_path):
+    out = tmp_path / "out"
+    go(specification(data), out)
+    half = (out / "record.json").read_bytes()[:200]
+    (out / "record.json").write_bytes(half)
+    with pytest.raises(ValueError, match="no record of gateon, or a damaged one"):
+        go(specification(data), out)
+    assert (out / "record.json").read_bytes() == half
+
+
+def test_a_full_disk_is_one_sentence_and_the_run_goes_on_once_there_is_room(data, tmp_path):
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    class Fills(Quiet):
+        def task(self, task, name, accuracies, seconds):
+            if task == 1:
+                resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
+
+    asked, out = specification(data), tmp_path / "out"
+    try:
+        with pytest.raises(OSError, match=r"checkpoint.safetensors could not be written \(.+\): make room"):
+            go(asked, out, Fills())
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert sorted(path.name for path in out.iterdir()) == [".lock", "checkpoint.safetensors"]
+    assert checkpoint.load(out / "checkpoint.safetensors")["position"]["task"] == 1  # the one written before
+    assert without_times(go(asked, out)[0]) == without_times(go(asked)[0])
+
+
+def test_a_disk_that_is_full_at_the_end_leaves_no_partial_record(data, tmp_path, monkeypatch):
+    asked, out = specification(data), tmp_path / "out"
+
+    def full(self, path):
+        with checkpoint.whole_file(path) as aside:
+            aside.write_text("{")
+            raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Record, "save", full)
+    with pytest.raises(OSError, match=r"record.json could not be written \(No space left on device\)"):
+        go(asked, out)
+    assert sorted(path.name for path in out.iterdir()) == [".lock", "checkpoint.safetensors"]
+    monkeypatch.undo()
+    assert without_times(go(asked, out)[0]) == without_times(go(asked)[0])
+
+
+def test_a_directory_that_cannot_be_written_is_named(data, tmp_path):
+    (tmp_path / "file").write_text("mine")
+    for place in (tmp_path / "file", tmp_path / "file" / "below"):
+        with pytest.raises(ValueError, match=r"file.* cannot be written \(.+\): choose another output directory\."):
+            go(specification(data), place)
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"steps": 0}, "steps is a whole number of at least 1, not 0."),
+        ({"batch": 0}, "batch is a whole number of at least 1, not 0."),
+        ({"curves": 0}, "curves is a whole number of at least 1, not 0."),
+        ({"evaluate": "some"}, "evaluate is \"all\", \"last\" or a number of tasks of at least 1, not 'some'."),
+        ({"evaluate": 0}, "evaluate is \"all\", \"last\" or a number of tasks of at least 1, not 0."),
+        ({"isolated": [0.5]}, "isolated has 1 accuracies for 3 tasks: give one for each task."),
+        ({"batch": 55}, "A batch of 55 is larger than the 54 training samples of task 'task0': choose a smaller one."),
+    ],
+)
+def test_a_run_that_cannot_be_is_refused_in_a_sentence(data, tmp_path, options, sentence):
+    with pytest.raises(ValueError) as refused:
+        go(specification(data), tmp_path / "out", **options)
+    assert str(refused.value) == sentence
+    assert not (tmp_path / "out").exists() or [path.name for path in (tmp_path / "out").iterdir()] == [".lock"]
+
+
+def test_nothing_to_measure_on_is_an_error():
+    empty = Split(torch.zeros(0, 2), torch.zeros(0, dtype=torch.long))
+    train = Split(torch.zeros(4, 2), torch.zeros(4, dtype=torch.long))
+    stream = Stream("tiny", 1, 2, (2,), {}, {}, lambda k: Task("only", train, empty, train, 0))
+    learner = Learner(torch.nn.Linear(2, 2), optimizer=lambda parameters: torch.optim.SGD(parameters, lr=0.1))
+    with pytest.raises(ValueError, match="Task 1 of tiny has no validation data to measure on"):
+        run(stream, learner, steps=1, batch=2, part="validation")

@@ -1,0 +1,168 @@
+"""Specifications: checked when made, the same from file and command line, and known by a key."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateon.isolated import Isolated
+from gateon.specification import METHODS, PRESETS, Specification
+
+CHANGES = {
+    "stream": "split-mnist",
+    "tasks": 4,
+    "seed": 1,
+    "method": "p-gateon",
+    "preset": "paper",
+    "hidden": (30, 20),
+    "steps": 9,
+    "batch": 7,
+    "lr": 0.5,
+    "optimizer": "sgd",
+    "schedule": "constant",
+    "norm": "none",
+    "density": 0.5,
+    "rate": 0.1,
+    "epsilon": 0.25,
+    "floor": 0.01,
+    "relevance": "activity",
+    "apply": "step",
+    "obstruct_head": True,
+    "rotation_step": 15.0,
+    "data": "mnist-5k",
+    "evaluate": 3,
+    "curves": 5,
+    "part": "validation",
+    "precision": "bf16",
+    "device": "meta",
+    "threads": 2,
+}
+
+
+def test_every_field_is_in_the_table_above():
+    assert list(CHANGES) == [field.name for field in fields(Specification)]
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_every_option_survives_the_file_and_changes_the_key(tmp_path, name):
+    changed = replace(Specification("permuted-mnist"), **{name: CHANGES[name]})
+    changed.save(tmp_path / "run.toml")
+    assert Specification.load(tmp_path / "run.toml") == changed
+    assert Specification.from_dict(changed.to_dict()) == changed
+    assert changed.key() == Specification.load(tmp_path / "run.toml").key() != Specification("permuted-mnist").key()
+    assert [file.name for file in tmp_path.iterdir()] == ["run.toml"]
+
+
+@given(name=st.text(st.characters(exclude_categories=["Cs"]), max_size=20), lr=st.floats(1e-9, 1e3))
+def test_any_path_and_number_survive_the_file(name, lr, tmp_path_factory):
+    path = tmp_path_factory.mktemp("toml") / "run.toml"
+    made = Specification(f"own:{name}", lr=lr)
+    made.save(path)
+    assert Specification.load(path) == made
+
+
+def test_a_whole_number_stands_for_a_float(tmp_path):
+    (tmp_path / "run.toml").write_text('stream = "rotated-mnist"\nrotation_step = 15\nlr = 1\n')
+    loaded = Specification.load(tmp_path / "run.toml")
+    assert loaded == Specification("rotated-mnist", rotation_step=15.0, lr=1.0)
+    assert loaded.key() == Specification("rotated-mnist", rotation_step=15.0, lr=1.0).key()
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        ("sead = 3", "There is no option 'sead', perhaps 'seed': see gateon run --help."),
+        ("zzz = 3", "There is no option 'zzz': see gateon run --help."),
+        ('steps = "3"', "steps is a whole number, not '3'."),
+        ("steps = 3.0", "steps is a whole number, not 3.0."),
+        ("steps = true", "steps is a whole number, not True."),
+        ("steps = 0", "steps is a whole number of at least 1, not 0."),
+        ("tasks = 0", "tasks is a whole number of at least 1, not 0."),
+        ("tasks = [3]", "tasks is a whole number, not [3]."),
+        ("hidden = 30", "hidden is a list of whole numbers, not 30."),
+        ('hidden = ["a"]', "hidden is a list of whole numbers, not ('a',)."),
+        ("hidden = []", "hidden is one whole number of at least 1 for every hidden layer."),
+        ("hidden = [0]", "hidden is one whole number of at least 1 for every hidden layer."),
+        ('lr = "fast"', "lr is a finite number, not 'fast'."),
+        ("lr = nan", "lr is a finite number, not nan."),
+        ("lr = inf", "lr is a finite number, not inf."),
+        ("lr = 0.0", "lr is a positive number, not 0.0."),
+        ("density = true", "density is a finite number, not True."),
+        ("obstruct_head = 1", "obstruct_head is true or false, not 1."),
+        ("data = 5", "data is a string, not 5."),
+        ('method = "n-gateo"', f"There is no method 'n-gateo', perhaps 'n-gateon': choose {', '.join(METHODS)}."),
+        ("method = 3", f"method is one of {', '.join(METHODS)}, not 3."),
+        ('preset = "bset"', "There is no preset 'bset', perhaps 'best': choose best, paper, released."),
+        ('evaluate = "lats"', "There is no evaluate 'lats', perhaps 'last': choose all, last, a whole number."),
+        ("evaluate = 1.5", "evaluate is one of all, last or a whole number, not 1.5."),
+        ("[optimizer]\nname = 1", "optimizer is one of adam, sgd, not {'name': 1}."),
+    ],
+)
+def test_a_wrong_line_in_a_file_is_a_sentence_that_names_file_and_option(tmp_path, line, sentence):
+    path = tmp_path / "run.toml"
+    path.write_text(f'stream = "permuted-mnist"\n{line}\n')
+    with pytest.raises(ValueError) as refused:
+        Specification.load(path)
+    assert str(refused.value).removeprefix(f"{path}: ").replace("whole number or one of all, last", "one of all, last or a whole number") == (
+        sentence
+    )
+
+
+def test_files_that_are_none_are_refused(tmp_path):
+    path = tmp_path / "run.toml"
+    with pytest.raises(ValueError, match="There is no file .*run.toml"):
+        Specification.load(path)
+    for content in (b"stream = ", b"\xff\xfe", b"a b c"):
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match="run.toml is not TOML: "):
+            Specification.load(path)
+    path.write_text("steps = 3\n")
+    with pytest.raises(ValueError, match="run.toml: The stream is missing: choose permuted-mnist, .* or own:PATH"):
+        Specification.load(path)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("preset", PRESETS)
+def test_every_method_with_every_preset_learns_a_batch(method, preset):
+    asked = Specification("split-mnist", method=method, preset=preset, hidden=(12,), data="mnist-5k", steps=2)
+    stream = asked.make_stream()
+    learner = asked.make_learner(stream)
+    before = [p.detach().clone() for p in learner.model.parameters()]
+    x, y = stream[0].train.x[:20], stream[0].train.y[:20]
+    assert learner.observe(x, y, context=0).loss > 0
+    assert any(not torch.equal(a, b) for a, b in zip(before, learner.model.parameters(), strict=False))
+    assert isinstance(learner, Isolated) == (method == "isolated")
+    assert learner.method.name == method
+
+
+def test_options_of_the_method_go_before_the_preset():
+    method = Specification("split-mnist", preset="paper", density=0.75, apply="switch", seed=4).make_method()
+    assert (method.density, method.apply, method.seed, method.epsilon, method.obstruct_head) == (0.75, "switch", 4, 0.0, True)
+
+
+def test_the_seed_makes_the_network():
+    def weights(seed):
+        asked = Specification("split-mnist", hidden=(12,), data="mnist-5k", seed=seed)
+        return asked.make_learner(asked.make_stream()).model.state_dict()
+
+    first, again, other = weights(0), weights(0), weights(1)
+    assert all(torch.equal(first[name], again[name]) for name in first)
+    assert any(not torch.equal(first[name], other[name]) for name in first)
+
+
+def test_the_rotation_step_is_for_rotated_mnist():
+    names = [task.name for task in Specification("rotated-mnist", tasks=2, rotation_step=30.0, data="mnist-5k").make_stream()]
+    assert "30" in names[1]
+    with pytest.raises(ValueError, match="rotation_step is for rotated-mnist, not for split-mnist"):
+        Specification("split-mnist", rotation_step=30.0, data="mnist-5k").make_stream()
+
+
+@pytest.mark.parametrize("name", ["cuda:9", "nowhere"])
+def test_a_device_that_is_not_here_is_named(name):
+    asked = Specification("split-mnist", hidden=(12,), data="mnist-5k", device=name)
+    with pytest.raises(ValueError, match=f"There is no device '{name}' here: use cpu"):
+        asked.make_learner(asked.make_stream())
