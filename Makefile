@@ -2,12 +2,21 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: test quality style bench clean
+.PHONY: demo demo-quick test quality style bench clean
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	@touch $@
+
+# Ten permuted tasks of full MNIST, with gateon and without: about three minutes on two cores.
+demo: .venv/installed
+	$(BIN)/gateon compare permuted-mnist --methods n-gateon,finetune --hidden 1000 1000 --out runs/demo
+
+# The same idea in under a minute, on 5,000 digits that need no network.
+demo-quick: .venv/installed
+	$(BIN)/gateon compare permuted-mnist --methods n-gateon,finetune --data mnist-5k --tasks 5 --hidden 500 500 --batch 200 --steps 100 \
+		--out runs/demo-quick
 
 quality: .venv/installed
 	$(BIN)/ruff check .
@@ -20,6 +29,10 @@ style: .venv/installed
 
 test: quality
 	$(BIN)/pytest
+
+bench: .venv/installed
+	$(BIN)/python benchmarks/full_width_step.py
+	$(BIN)/python benchmarks/compact_step.py
 
 clean:
 	rm -rf .venv build dist

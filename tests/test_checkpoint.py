@@ -13,7 +13,9 @@ from safetensors.torch import save_file
 
 from gateon import checkpoint
 
-tensors = st.sampled_from([torch.ones(2, 3), torch.tensor(4), torch.zeros(0), torch.arange(6).reshape(2, 3).T, torch.ones(2).bfloat16()])
+tensors = st.sampled_from(
+    [torch.ones(2, 3), torch.tensor(4), torch.zeros(0), torch.arange(6).reshape(2, 3).T, torch.ones(2).bfloat16()]
+)
 leaves = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | tensors
 keys = st.text() | st.sampled_from(["tensor", "pairs"])
 states = st.recursive(
@@ -80,7 +82,9 @@ def test_a_damaged_or_foreign_file_is_an_error_that_says_what_to_do(tmp_path, wr
     checkpoint.save({"weight": torch.ones(50), "step": 3}, path)
     write(path)
     before = path.read_bytes()
-    with pytest.raises(ValueError, match=r"checkpoint.safetensors is damaged or no checkpoint of gateon: delete it to start anew\.$"):
+    with pytest.raises(
+        ValueError, match=r"checkpoint.safetensors is damaged or no checkpoint of gateon: delete it to start anew\.$"
+    ):
         checkpoint.load(path)
     assert path.read_bytes() == before
 

@@ -220,6 +220,48 @@ def test_a_sub_network_trained_by_hand_is_written_back_and_nothing_else_moves():
         assert torch.equal(model.state_dict()[name][[0, 2]], before[name][[0, 2]])
 
 
+@pytest.mark.parametrize("network", [*NETWORKS, released])
+def test_folded_for_deployment_it_is_a_plain_module_with_the_same_outputs(network, tmp_path):
+    model, gates = attached(network, **({"before_norm": True, "power": 2} if network is released else {}))
+    model.train()
+    for _ in range(3):
+        model(torch.randn(8, 12, dtype=double))
+    x = torch.randn(6, 12, dtype=double)
+    for k in range(gates.contexts):
+        gates.show(k)
+        folded = compact(model, k, fold=True)
+        torch.testing.assert_close(folded(x), model.eval()(x), rtol=1e-9, atol=1e-11)
+    ours = [type(m).__name__ for m in folded.modules() if type(m).__module__.startswith("gateon.")]
+    assert set(ours) <= {"UnitLength"}, "the one activity function torch has no module for"
+    assert not any(m._forward_hooks or m._forward_pre_hooks for m in folded.modules())
+    if network is not residual:  # a class of this file cannot be loaded by name
+        torch.save(folded, tmp_path / "folded.pt")
+        torch.testing.assert_close(torch.load(tmp_path / "folded.pt", weights_only=False)(x), folded(x))
+
+
+def test_a_folded_network_can_be_exported():
+    model, _ = attached(dense)
+    folded = compact(model, 1, fold=True)
+    x = torch.randn(6, 12, dtype=double)
+    exported = torch.export.export(folded, (x,))
+    torch.testing.assert_close(exported.module()(x), folded(x))
+
+
+def test_a_gate_that_no_weight_can_take_is_refused():
+    class Odd(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.act, self.head = nn.Linear(12, 8), nn.Tanh(), nn.Linear(8, 4)
+
+        def forward(self, x):
+            h = self.act(self.a(x))
+            return self.head(h.roll(1, 1))
+
+    model, _ = attached(lambda: Odd().double())
+    with pytest.raises(ValueError, match="'a'"):
+        compact(model, 0, fold=True)
+
+
 def test_bad_input():
     with pytest.raises(ValueError, match="attach"):
         compact(nn.Linear(2, 2), 0)

@@ -25,6 +25,7 @@ ORDER = [
     "observers",
     "ledgers",
     "obstruct",
+    "fold",
     "compact",
     "models",
     "methods",

@@ -13,7 +13,12 @@ from gateon.record import SCHEMA, Record, environment
 
 
 def a_record(**changes):
-    values = {"accuracy": [[0.9], [None, 0.8], [0.5, 0.6, 0.7]], "tasks": ["a", "ä", "c"], "contexts": [0, 1, 2], "curves": [[[1, 0.5]]]}
+    values = {
+        "accuracy": [[0.9], [None, 0.8], [0.5, 0.6, 0.7]],
+        "tasks": ["a", "ä", "c"],
+        "contexts": [0, 1, 2],
+        "curves": [[[1, 0.5]]],
+    }
     return Record("run", {"seed": 3}, {"name": "mnist", "sha256": "0"}, **values | changes)
 
 

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from dataclasses import asdict
 
 import numpy as np
@@ -311,10 +312,8 @@ def test_whoever_watches_is_told_of_the_end_however_it_comes(data, tmp_path):
             self.ends += 1
 
     for watch in (Ends(at=4), Ends()):
-        try:
+        with suppress(Interrupted):
             go(specification(data), tmp_path / "out", watch)
-        except Interrupted:
-            pass
         assert watch.ends == 1
 
 
@@ -378,10 +377,8 @@ def contents(folder):
 @pytest.mark.parametrize("change", [{"seed": 1}, {"hidden": (9,)}, {"rate": 0.5}, {"steps": 7}, {"method": "finetune"}])
 def test_another_specification_is_refused_and_nothing_is_changed(data, tmp_path, stopped, change):
     out = tmp_path / "out"
-    try:
+    with suppress(Interrupted):
         go(specification(data), out, Stop(8 if stopped else None))
-    except Interrupted:
-        pass
     before = contents(out)
     with pytest.raises(ValueError, match=f"holds another run, with {next(iter(change))} .*nothing was changed"):
         go(specification(data, **change), out)
@@ -391,14 +388,12 @@ def test_another_specification_is_refused_and_nothing_is_changed(data, tmp_path,
 @pytest.mark.parametrize("stopped", [True, False], ids=["unfinished", "finished"])
 def test_other_data_under_the_same_name_are_refused(data, tmp_path, stopped):
     out = tmp_path / "out"
-    try:
+    with suppress(Interrupted):
         go(specification(data), out, Stop(8 if stopped else None))
-    except Interrupted:
-        pass
     before = contents(out)
     data.rename(tmp_path / "old")
     write_own(data, seed=1)
-    with pytest.raises(ValueError, match="holds a run on other data, own from .*nothing was changed"):
+    with pytest.raises(ValueError, match=r"holds a run on other data, own from .*nothing was changed"):
         go(specification(data), out)
     assert contents(out) == before
 
@@ -500,8 +495,8 @@ def test_a_directory_that_cannot_be_written_is_named(data, tmp_path):
         ({"steps": 0}, "steps is a whole number of at least 1, not 0."),
         ({"batch": 0}, "batch is a whole number of at least 1, not 0."),
         ({"curves": 0}, "curves is a whole number of at least 1, not 0."),
-        ({"evaluate": "some"}, "evaluate is \"all\", \"last\" or a number of tasks of at least 1, not 'some'."),
-        ({"evaluate": 0}, "evaluate is \"all\", \"last\" or a number of tasks of at least 1, not 0."),
+        ({"evaluate": "some"}, 'evaluate is "all", "last" or a number of tasks of at least 1, not \'some\'.'),
+        ({"evaluate": 0}, 'evaluate is "all", "last" or a number of tasks of at least 1, not 0.'),
         ({"isolated": [0.5]}, "isolated has 1 accuracies for 3 tasks: give one for each task."),
         ({"batch": 55}, "A batch of 55 is larger than the 54 training samples of task 'task0': choose a smaller one."),
     ],

@@ -107,21 +107,19 @@ def test_a_wrong_line_in_a_file_is_a_sentence_that_names_file_and_option(tmp_pat
     path.write_text(f'stream = "permuted-mnist"\n{line}\n')
     with pytest.raises(ValueError) as refused:
         Specification.load(path)
-    assert str(refused.value).removeprefix(f"{path}: ").replace("whole number or one of all, last", "one of all, last or a whole number") == (
-        sentence
-    )
+    assert str(refused.value) == f"{path}: {sentence}"
 
 
 def test_files_that_are_none_are_refused(tmp_path):
     path = tmp_path / "run.toml"
-    with pytest.raises(ValueError, match="There is no file .*run.toml"):
+    with pytest.raises(ValueError, match=r"There is no file .*run.toml"):
         Specification.load(path)
     for content in (b"stream = ", b"\xff\xfe", b"a b c"):
         path.write_bytes(content)
-        with pytest.raises(ValueError, match="run.toml is not TOML: "):
+        with pytest.raises(ValueError, match=r"run.toml is not TOML: "):
             Specification.load(path)
     path.write_text("steps = 3\n")
-    with pytest.raises(ValueError, match="run.toml: The stream is missing: choose permuted-mnist, .* or own:PATH"):
+    with pytest.raises(ValueError, match=r"run.toml: The stream is missing: choose permuted-mnist, .* or own:PATH"):
         Specification.load(path)
 
 

@@ -138,7 +138,8 @@ def data(action: Literal["list", "get", "where"], name: tyro.conf.Positional[str
         try:
             entry = sources.get(name, progress=_shown_on(bar))
         finally:
-            bar.stop()
+            if bar.live.is_started:
+                bar.stop()
         print(f"{entry.name}: {entry.bytes / 1e6:.1f} MB in {entry.where}")
 
 
@@ -177,7 +178,7 @@ COMMANDS: dict[str, Callable[..., Any]] = {
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the program; returns its exit code: 0, 2 for what the user can mend, 130 for a run that was stopped and saved."""
+    """Run the program; its exit code: 0, 2 for what the user can mend, 130 for a run that was stopped; 1 if nobody reads."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
         commands, file = dict(COMMANDS), _specification_file(words)
@@ -193,6 +194,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 130
     except BrokenPipeError:  # whoever reads has had enough, as in gateon list streams | head -1
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
     except (ValueError, OSError, IndexError, FloatingPointError, ImportError) as error:
         print(f"gateon: {_sentence(error)}", file=sys.stderr)
         return 2

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 
+from .fold import fold as folded
 from .gate import Gate
 from .gates import Gates, gates_of
 from .ledgers import ParameterLedger, UnitLedger
@@ -63,10 +64,14 @@ class Cut:
             whole[cut[0][:, None], cut[1]] = part
 
 
-def compact(model: nn.Module, context: int) -> nn.Module:
-    """The active sub-network of a context as a module of its own, of the same class, with gates and one context.
+def compact(model: nn.Module, context: int, *, fold: bool = False) -> nn.Module:
+    """The active sub-network of a context as a module of its own, of the same class.
 
-    Train it as you like, then call its `write_back()`: what it learned is then in the whole model.
+    Args:
+        model: a model with gates.
+        context: which one.
+        fold: False: with gates and one context. Train it as you like, then call its `write_back()`: what it learned is then in the
+            whole model. True: for deployment, with gains folded into weights and nothing of gateon inside.
 
     >>> import gateon
     >>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
@@ -82,6 +87,8 @@ def compact(model: nn.Module, context: int) -> nn.Module:
         raise IndexError(f"Context {context} does not exist: there are {gates.contexts}; add_context() adds one.")
     cut = cut_for(gates, context)
     small = take_out(gates, cut)
+    if fold:
+        return folded(small.eval())
     small.__dict__["write_back"] = lambda: put_back(gates, cut, small)
     return small
 

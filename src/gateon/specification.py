@@ -174,9 +174,10 @@ class Specification:
     def save(self, path: Path) -> None:
         """Write it as TOML; what is None is left out."""
         values = {name: value for name, value in self.to_dict().items() if value is not None}
-        with whole_file(path) as aside:  # numbers, strings and lists are written in JSON as in TOML
-            text = "".join(f"{name} = {json.dumps(value, ensure_ascii=False)}\n" for name, value in values.items())
-            aside.write_text(text, encoding="utf-8")
+        # TOML writes numbers, strings and lists as JSON does, but for one character.
+        text = "".join(f"{name} = {json.dumps(value, ensure_ascii=False)}\n" for name, value in values.items())
+        with whole_file(path) as aside:
+            aside.write_text(text.replace("\x7f", "\\u007f"), encoding="utf-8", newline="\n")
 
     @classmethod
     def load(cls, path: Path) -> Specification:

@@ -60,7 +60,7 @@ class Live:
         """Show the bar."""
         self.tasks, self.steps, self.at, self.accuracy = tasks, steps, at, ""
         self.shown, self.begun = 0.0, time.monotonic()
-        self.console.print(heading(name, tasks, steps, at), markup=False, highlight=False)
+        self.console.print(heading(name, tasks, steps, at), markup=False, highlight=False, soft_wrap=True)
         columns = (TextColumn("{task.description}", markup=False), BarColumn(bar_width=6), TimeRemainingColumn(compact=True))
         self.bar = Bar(*columns, console=self.console, transient=True)
         self.id = self.bar.add_task("task 1", total=tasks * steps, completed=at)

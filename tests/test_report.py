@@ -1,0 +1,181 @@
+"""Reports: the same figures as picture, table and drawing, readable at 80 columns."""
+
+from __future__ import annotations
+
+import io
+import re
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from gateon.record import Record
+from gateon.report import terminal
+from gateon.report.figures import compare_figure
+from gateon.report.table import markdown, percent, summarise
+
+
+def a_record(accuracy, **changes):
+    return Record("stream method", {}, {}, accuracy=accuracy, seconds=[{"train": 2.0, "evaluate": 1.0}] * len(accuracy), **changes)
+
+
+def square(tasks):
+    return [[(k + j) / (2 * tasks) for j in range(k + 1)] for k in range(tasks)]
+
+
+def rendered(thing, width=80, color=None):
+    console = Console(file=io.StringIO(), width=width, force_terminal=color is not None, color_system=color)
+    console.print(thing)
+    return console.file.getvalue()
+
+
+# The picture
+
+
+def test_the_picture_has_a_row_a_task_and_a_dot_where_nothing_was_measured():
+    picture = terminal.matrix(a_record([[1.0], [None, 0.5], [0.25, 0.125, 0.0]])).plain
+    assert picture.splitlines() == [
+        "stream method",
+        "  after   1   2   3",
+        "      1 100",
+        "      2   .  50",
+        "      3  25  12   0",
+    ]
+
+
+@pytest.mark.parametrize(("tasks", "width"), [(18, 80), (19, 80), (100, 80), (100, 120), (300, 40)])
+def test_the_picture_fits_the_terminal_and_keeps_the_first_and_the_last_task(tasks, width):
+    record = a_record(square(tasks))
+    lines = rendered(terminal.matrix(record, width), width).splitlines()
+    shown = [int(word) for word in lines[1].split()[1:]]
+    assert len(lines) == 2 + len(shown) and all(len(line) <= width for line in lines)
+    assert shown[0] == 1 and shown[-1] == tasks and len(shown) == min(tasks, (width - 8) // 4)
+    last = [int(word) for word in lines[-1].split()[1:]]
+    assert last == [round(100 * record.accuracy[-1][j - 1]) for j in shown]
+
+
+def test_right_is_green_and_wrong_is_red():
+    def colour(value):
+        red, green, _ = map(int, re.search(r"rgb\((\d+),(\d+),(\d+)\)", terminal._colour(value)).groups())
+        return red, green
+
+    assert colour(1.0)[0] < 50 < 150 < colour(1.0)[1]
+    assert colour(0.1)[1] < 50 < 150 < colour(0.1)[0]
+    assert all(0 <= part <= 255 for value in np.linspace(0, 1, 50) for part in colour(value))
+    assert "\x1b[" in rendered(terminal.matrix(a_record([[0.5]])), color="truecolor")
+    assert "\x1b[" not in rendered(terminal.matrix(a_record([[0.5]])))
+
+
+# Tables
+
+
+def test_mean_and_spread_are_over_the_seeds():
+    table = summarise({"m": [a_record([[0.5]]), a_record([[0.7]]), a_record([[0.9]])]})
+    assert table["m"]["final_accuracy"] == pytest.approx((0.7, 0.2))
+    assert table["m"]["seconds"] == (2.0, 0.0)
+    assert summarise({"m": [a_record([[0.5]])]})["m"]["final_accuracy"] == (0.5, 0.0)
+
+
+def test_a_column_that_some_methods_lack_has_a_dash():
+    table = summarise({"with": [a_record([[0.5]], isolated=[0.4])], "without": [a_record([[0.5]])]})
+    assert "| with | 50.00 | 50.00 | 50.00 | 0.00 | 25.00 | 2 |" in markdown(table, 1)
+    assert "| without | 50.00 | 50.00 | 50.00 | 0.00 | - | 2 |" in markdown(table, 1)
+
+
+def test_nothing_has_a_minus_before_a_zero():
+    assert percent((-1e-9, 0.0), 1) == "0.00" and percent((-0.0123, 0.0), 1) == "-1.23"
+
+
+@pytest.mark.parametrize("seeds", [1, 3])
+def test_the_table_fits_80_columns_and_says_what_markdown_says(seeds):
+    runs = {
+        name: [a_record([[0.98], [0.97, 0.96 + n / 1000]], isolated=[0.97, 0.97]) for n in range(seeds)]
+        for name in ("n-gateon", "obstruction-only")
+    }
+    summary = summarise(runs)
+    shown = rendered(terminal.table(summary, seeds))
+    assert all(len(line.rstrip()) <= 80 for line in shown.splitlines()) and "…" not in shown
+    for words in ("obstruction-only", "forgetting", "deviation", "seconds"):
+        assert words in shown
+    for cell in re.findall(r"-?\d+\.\d\d(?: ± \d+\.\d\d)?", markdown(summary, seeds)):
+        assert cell.replace(" ± ", "±") in shown
+
+
+# Figures
+
+
+def test_the_figure_shows_every_matrix_and_every_course(tmp_path):
+    pillow = pytest.importorskip("PIL.Image")
+    written = compare_figure({"alpha": a_record(square(4)), "beta": a_record([[1.0], [1.0, 1.0]])}, tmp_path / "compare")
+    assert [path.name for path in written] == ["compare.png", "compare.svg"]
+    image = np.asarray(pillow.open(written[0]).convert("RGB")).astype(int)
+    assert image.shape[1] > 2 * image.shape[0] > 400
+    yellow = (np.abs(image - [253, 231, 37]).sum(-1) < 6).sum()  # accuracy 1 in viridis: beta's three cells
+    assert yellow > 3000
+    assert "<svg" in written[1].read_text()
+
+
+def test_where_not_all_was_measured_no_mean_is_drawn(tmp_path, monkeypatch):
+    import matplotlib.axes
+
+    drawn = []
+    plot = matplotlib.axes.Axes.plot
+    monkeypatch.setattr(
+        matplotlib.axes.Axes, "plot", lambda self, x, y, *a, **k: (drawn.append(list(y)), plot(self, x, y, *a, **k))[1]
+    )
+    compare_figure({"m": a_record([[1.0], [None, 0.5], [0.5, 0.25, 0.75]])}, tmp_path / "f")
+    assert drawn[0][0] == 100 and np.isnan(drawn[0][1]) and drawn[0][2] == 50
+
+
+# Progress
+
+
+def test_lines_tell_task_loss_accuracy_rate_and_time_left(capsys):
+    lines = terminal.Lines()
+    lines.begin("stream method", 2, 50, 0)
+    lines.step(0, 50, 0.25)
+    lines.task(0, "first", [0.5], 2.0)
+    lines.task(1, "second", [None, 0.75], 2.0)
+    lines.end()
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.splitlines() == [
+        "stream method: 2 tasks of 50 steps",
+        "  task 1/2 first: loss 0.250, accuracy 50.00, mean of 1 so far 50.00, 2.0 s (25 steps/s), 0 s left",
+        "  task 2/2 second: loss 0.250, accuracy 75.00, mean of 1 so far 75.00, 2.0 s (25 steps/s), 0 s left",
+    ]
+
+
+def test_a_run_that_goes_on_after_a_last_step_has_no_loss_to_tell(capsys):
+    lines = terminal.Lines()
+    lines.begin("stream method", 4, 50, 100)
+    lines.task(1, "second", [0.5, 0.5], 2.0)
+    err = capsys.readouterr().err
+    assert "4 tasks of 50 steps, going on at task 3, step 0" in err and "second: accuracy 50.00" in err
+
+
+def test_time_left_counts_from_where_the_run_went_on(capsys, monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(terminal.time, "monotonic", lambda: now[0])
+    lines = terminal.Lines()
+    lines.begin("stream method", 10, 50, 8 * 50)
+    now[0] = 7.0
+    lines.step(8, 50, 0.1)
+    lines.task(8, "ninth", [0.5], 7.0)
+    assert "7 s left" in capsys.readouterr().err
+
+
+def test_names_with_brackets_are_shown_as_they_are():
+    console = Console(file=io.StringIO(), force_terminal=True, width=80)
+    live = terminal.Live(console)
+    live.begin("own:/data/[bold]x[/nothing]", 2, 5, 0)
+    live.step(0, 5, 0.5)
+    live.task(0, "a", [0.5], 1.0)
+    live.step(1, 5, 0.5)
+    live.end()
+    assert "own:/data/[bold]x[/nothing]: 2 tasks of 5 steps" in console.file.getvalue()
+
+
+def test_a_bar_is_for_terminals_only():
+    assert isinstance(terminal.progress_for(Console(file=io.StringIO(), force_terminal=True)), terminal.Live)
+    assert isinstance(terminal.progress_for(Console(file=io.StringIO())), terminal.Lines)
