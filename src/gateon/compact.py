@@ -132,7 +132,7 @@ def take_out(gates: Gates, cut: Cut) -> nn.Module:
     for module in small.modules():
         _drop_observers(module)
         if isinstance(module, Gate):
-            module.site = inner.sites[module.site.name]
+            module.site = _narrowed(module.site, cut)
             module.stop_observing()
             module.context = torch.zeros_like(module.context[:1])
         elif isinstance(module, ContextNorm):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -57,7 +57,7 @@ class Gates:
         gate = next(iter(self.gates.values()))
         return 0 if gate.weight is None else len(gate.weight)
 
-    @property
+    @cached_property
     def gates(self) -> dict[str, Gate]:
         """Every gate by its site, in the order of the sites."""
         found = {m.site.name: m for m in self.model.modules() if isinstance(m, Gate) and m.weight is not None}
