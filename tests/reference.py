@@ -114,9 +114,9 @@ class Released:
     """The rules of the released code for a fully connected network, written for one reader: this test.
 
     Gate tanh(relu(v))^2 on the pre-activation, then batch norm of the batch without learned scale, ReLU, length one over units.
-    Softmax before a cross-entropy that applies softmax again. Relevance of units: mean over the batch of (dL/dx x)^2; of parameters:
-    (dL/dtheta theta)^2, weights and biases apart. Availability is integrated at every step and multiplies gradients from the next
-    switch on; the output layer is neither gated nor obstructed; Adam starts anew at a switch.
+    Softmax before a cross-entropy that applies softmax again. Relevance of units: mean over the batch of (dL/dx x)^2; of
+    parameters: (dL/dtheta theta)^2, weights and biases apart. Availability is integrated at every step and multiplies gradients
+    from the next switch on; the output layer is neither gated nor obstructed; Adam starts anew at a switch.
     """
 
     def __init__(self, weights: list[Tensor], biases: list[Tensor], gates: list[Tensor], per: str, norm: bool = True) -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 
 import pytest
-import reference
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import reference
 from gateon import availability
 
 double = torch.float64

@@ -67,10 +67,11 @@ def own(folder, tasks=2, rows=50, change=None):
 
 
 def test_a_run_shows_the_matrix_the_figures_and_the_record(program, here):
-    code, out, err = program("run", own(here / "data"), *TINY)
+    own(here / "data")
+    code, out, err = program("run", "own:data", *TINY)
     assert code == 0
     lines = out.splitlines()
-    assert lines[0] == f"own:{here}/data n-gateon" and lines[1] == "  after   1   2" and lines[3].startswith("      2 ")
+    assert lines[0] == "own:data n-gateon" and lines[1] == "  after   1   2" and lines[3].startswith("      2 ")
     assert "continual" in out and "forgetting" in out and "deviation" not in out
     assert lines[-1] == "percent; record: runs/own-data-n-gateon-0/record.json"
     assert len(err.splitlines()) == 3 and "task 2/2 t1: loss " in err
@@ -360,7 +361,7 @@ def test_compare_sets_methods_side_by_side(program, here):
         stream,
         *TINY,
         "--methods",
-        "n-gateon,finetune,n-gateon",
+        "n-gateon,finetune,finetune",
         "--seeds",
         "2",
         "--seed",
@@ -380,6 +381,7 @@ def test_compare_sets_methods_side_by_side(program, here):
     table = json.loads(Path("c/compare.json").read_text())
     values = [Record.load(here / f"c/finetune-{seed}/record.json").summary["continual_accuracy"] for seed in (5, 6)]
     cell = table["methods"]["finetune"]["continual_accuracy"]
+    assert values[0] != values[1]
     assert cell["mean"] == pytest.approx(np.mean(values)) and cell["spread"] == pytest.approx(np.std(values, ddof=1))
     assert list(table["methods"]) == ["n-gateon", "finetune"] and table["seeds"] == 2
     markdown = Path("c/compare.md").read_text()

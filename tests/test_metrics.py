@@ -289,9 +289,7 @@ def test_task_locked_accuracy_is_the_literal_formula(curves):
     assert metrics.task_locked_accuracy(curves) == pytest.approx(expected)
 
 
-GATES = hnp.arrays(
-    np.float64, st.tuples(st.integers(1, 5), st.integers(1, 8)), elements=st.sampled_from([-0.5, 0.0, 0.5])
-)
+GATES = hnp.arrays(np.float64, st.tuples(st.integers(1, 5), st.integers(1, 8)), elements=st.sampled_from([-0.5, 0.0, 0.5]))
 
 
 @unhurried
@@ -324,9 +322,7 @@ def test_macro_f1_and_confusion_are_the_literal_counts(drawn):
     labels, predictions = [y for y, _ in samples], [p for _, p in samples]
     counts = metrics.confusion(labels, predictions, classes)
     assert counts.tolist() == [[samples.count((i, j)) for j in range(classes)] for i in range(classes)]
-    assert metrics.macro_f1(labels, predictions, classes) == pytest.approx(
-        literal_macro_f1(labels, predictions, classes)
-    )
+    assert metrics.macro_f1(labels, predictions, classes) == pytest.approx(literal_macro_f1(labels, predictions, classes))
 
 
 # Properties
@@ -466,9 +462,7 @@ def test_every_metric_refuses_what_is_no_matrix_of_fractions(function, accuracy,
         function(accuracy)
 
 
-@pytest.mark.parametrize(
-    "function", [f for f in MATRIX_FUNCTIONS if f is not metrics.final_accuracy], ids=lambda f: f.__name__
-)
+@pytest.mark.parametrize("function", [f for f in MATRIX_FUNCTIONS if f is not metrics.final_accuracy], ids=lambda f: f.__name__)
 def test_a_missing_diagonal_names_the_task(function):
     with pytest.raises(ValueError, match=r"needs accuracy\[1\]\[1\], which is NaN: test task 1 after training task 1"):
         function([[0.5, 0.5, 0.5], [0.5, NAN, 0.5], [0.5, 0.5, 0.5]])
@@ -495,9 +489,7 @@ def test_a_missing_last_row_names_the_entry(function):
 )
 def test_a_task_never_tested_again_has_no_continual_accuracy(function):
     never_again = [[0.5, 0.5, 0.5], [0.5, 0.5, 0.5], [0.5, NAN, 0.5]]
-    with pytest.raises(
-        ValueError, match=r"continual accuracy of task 1 .* at least after the last one, in accuracy\[2\]"
-    ):
+    with pytest.raises(ValueError, match=r"continual accuracy of task 1 .* at least after the last one, in accuracy\[2\]"):
         function(never_again)
 
 

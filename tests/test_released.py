@@ -5,11 +5,11 @@ from __future__ import annotations
 from functools import partial
 
 import pytest
-import reference
 import torch
 import torch.nn.functional as F
 
 import gateon
+import reference
 from gateon.models import mlp
 
 

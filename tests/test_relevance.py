@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
+from itertools import pairwise
+
 import pytest
-import reference
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
 import gateon
+import reference
 from gateon import relevance
 
 double = torch.float64
@@ -17,7 +20,7 @@ double = torch.float64
 
 def gated_mlp(seed=0, sizes=(6, 8, 7, 3), contexts=2, start=0.8):
     torch.manual_seed(seed)
-    layers = [m for a, b in zip(sizes, sizes[1:], strict=False) for m in (nn.Linear(a, b), nn.Tanh())][:-1]
+    layers = [m for a, b in pairwise(sizes) for m in (nn.Linear(a, b), nn.Tanh())][:-1]
     model = nn.Sequential(*layers).double()
     return model, gateon.attach(model, contexts, density=0.6, start=start)
 
@@ -106,6 +109,11 @@ def test_convolutional_units_sum_over_positions_before_squaring():
     assert not torch.allclose(mu["0"], relevance.normalise(per_position.detach()), rtol=1e-3), "the order matters here"
 
 
+def keep(into, name, module, args, output):
+    output.retain_grad()
+    into[name] = output
+
+
 def test_one_context_per_sample_gathers_the_relevance_of_each_sample_in_its_own_context():
     model, gates = gated_mlp(contexts=3)
     x, y = torch.randn(6, 6, dtype=double), torch.randint(0, 3, (6,))
@@ -114,10 +122,7 @@ def test_one_context_per_sample_gathers_the_relevance_of_each_sample_in_its_own_
     for n, k in enumerate(contexts.tolist()):
         gates.switch(k)
         out = {}
-        hooks = [
-            g.register_forward_hook(lambda m, a, o, s=s: (o.retain_grad(), out.__setitem__(s, o))[0])
-            for s, g in gates.gates.items()
-        ]
+        hooks = [gate.register_forward_hook(partial(keep, out, name)) for name, gate in gates.gates.items()]
         nn.functional.cross_entropy(model(x[n : n + 1]), y[n : n + 1]).backward()
         for name, o in out.items():
             alone[name] += (o.grad * o).detach().square()[0]

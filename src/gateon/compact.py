@@ -23,7 +23,7 @@ from .gates import Gates, gates_of
 from .ledgers import ParameterLedger, UnitLedger
 from .norm import ContextNorm
 from .observers import Tapped, Through
-from .obstruct import Obstruction
+from .obstruct import Obstruction, Rules
 from .sites import Site
 
 __all__ = ["Cut", "compact", "cut_for", "put_availability", "put_back", "take_availability", "take_out"]
@@ -160,7 +160,7 @@ def take_availability(whole: Obstruction, cut: Cut, small: nn.Module) -> Obstruc
     """The availabilities of the sub-network, for an optimizer of its own; relevance is still normalised over the whole layer."""
     part = Obstruction(_gates(small), whole.rules)
     for full, mine in zip(whole.ledgers(), part.ledgers(), strict=True):
-        mine.advances = full.advances = 0
+        mine.advances = full.advances
         if isinstance(mine, ParameterLedger) and isinstance(full, ParameterLedger):
             mine.whole = dict(zip(mine.names, full.whole.values(), strict=True))
         elif isinstance(mine, UnitLedger) and isinstance(full, UnitLedger):
@@ -178,20 +178,32 @@ def take_availability(whole: Obstruction, cut: Cut, small: nn.Module) -> Obstruc
 
 @torch.no_grad()
 def put_availability(whole: Obstruction, cut: Cut, part: Obstruction) -> None:
-    """Write availabilities back. What was left out was irrelevant all the while: its A grew by (1 + rate epsilon)^steps."""
-    epsilon, floor = whole.rules.epsilon, whole.rules.floor
+    """Write availabilities back. What was left out was irrelevant all the while: its A grew by (1 + rate epsilon)^steps.
+
+    However often this is called on the way, the result is the same to the bit: a parameter grows from what it was at the switch, a
+    unit step by step.
+    """
     for full, mine in zip(whole.ledgers(), part.ledgers(), strict=True):
-        grown = (1 + full.rate * epsilon) ** mine.advances
         for (name, running, applied), (_, now, _) in zip(full.entries(), mine.entries(), strict=True):
-            if grown != 1:
-                running.mul_(grown).clamp_(floor, 1)
+            _grow(running, applied, full, mine.advances, whole.rules)
             _part_of_ledger(cut, full, name).put(name, running, now)
             if whole.rules.apply == "step":
                 applied.copy_(running)
+        full.advances = mine.advances
         full.mark_plastic()
-        mine.advances = 0
     whole.steps += part.steps
     part.steps = 0
+
+
+def _grow(running: Tensor, applied: Tensor, ledger: UnitLedger | ParameterLedger, advances: int, rules: Rules) -> None:
+    growth = 1 + ledger.rate * rules.epsilon
+    if growth == 1:
+        return
+    if isinstance(ledger, ParameterLedger) and rules.apply == "switch":
+        torch.mul(applied, growth**advances, out=running).clamp_(rules.floor, 1)
+    else:
+        for _ in range(advances - ledger.advances):
+            running.mul_(growth).clamp_(rules.floor, 1)
 
 
 def _part_of_ledger(cut: Cut, ledger: UnitLedger | ParameterLedger, name: str) -> Cut:

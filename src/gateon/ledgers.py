@@ -32,7 +32,7 @@ class UnitLedger:
         self.applied = self.running.clone()
         self.plastic = True
         self.whole = site.units  # of the layer, where this ledger keeps a part of it: the rest counts as zeros
-        self.advances = 0
+        self.advances = 0  # since the last switch
         self.observer: Observer | None = None
         self.owned: dict[nn.Parameter, tuple[nn.Module, str]] = {}
         self._views: dict[nn.Parameter, Tensor] = {}
@@ -85,6 +85,7 @@ class UnitLedger:
     def snapshot(self) -> None:
         """From now on the running availability of this moment is applied."""
         self.applied.copy_(self.running)
+        self.advances = 0
         self.mark_plastic()
 
     def mark_plastic(self) -> None:
@@ -165,6 +166,7 @@ class ParameterLedger:
         """From now on the running availabilities of this moment are applied."""
         for parameter, A in self.running.items():
             self.applied[parameter].copy_(A)
+        self.advances = 0
         self.mark_plastic()
 
     def mark_plastic(self) -> None:

@@ -172,8 +172,9 @@ class Obstruction:
             self.gates.listeners.remove(self)
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Running and applied availabilities and the number of steps, as tensors."""
-        state = {"steps": torch.tensor(self.steps)}
+        """Running and applied availabilities and the numbers of steps, in all and since the last switch, as tensors."""
+        advances = torch.tensor([ledger.advances for ledger in self.ledgers()])
+        state = {"steps": torch.tensor(self.steps), "advances": advances}
         for ledger in self.ledgers():
             for name, running, applied in ledger.entries():
                 state |= {f"{name}:running": running.clone(), f"{name}:applied": applied.clone()}
@@ -193,6 +194,8 @@ class Obstruction:
                 running.copy_(state[f"{name}:running"])
                 applied.copy_(state[f"{name}:applied"])
             ledger.mark_plastic()
+        for ledger, advances in zip(self.ledgers(), state["advances"].tolist(), strict=True):
+            ledger.advances = advances
         self.steps = int(state["steps"])
 
     # Building.
