@@ -36,6 +36,7 @@ ORDER = [
     "streams",
     "checkpoint",
     "record",
+    "folder",
     "run",
     "specification",
     "report",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 import signal
 import threading
@@ -17,6 +16,7 @@ import torch
 from torch import Tensor
 
 from . import checkpoint, metrics
+from .folder import alone_in, check_same, finished_run, folder_made
 from .gates import gates_of
 from .isolated import Isolated
 from .learner import Learner
@@ -113,9 +113,9 @@ def run(
     fresh = Record(f"{stream.name} {learner.method.name}", asked, stream.source, isolated=isolated, part=part)
     if out is None:
         return _Run(stream, learner, fresh, None, steps, batch, seed, evaluate, curves, told, save_every).go()
-    folder = _made(Path(out))
-    with _alone(folder):
-        finished = _finished(folder, fresh)
+    folder = folder_made(Path(out))
+    with alone_in(folder):
+        finished = finished_run(folder, fresh)
         if finished is not None:
             if isolated is not None and finished.isolated != isolated:
                 finished.isolated = isolated
@@ -267,7 +267,7 @@ class _Run:
             return
         state = checkpoint.load(path)
         try:
-            _check_same(state["specification"], state["data"], self.record, path)
+            check_same(state["specification"], state["data"], self.record, path)
             position = state["position"]
             self.learner.load_state_dict(state["learner"])
             self.task, self.step, self.trained = position["task"], position["step"], position["trained"]
@@ -330,63 +330,6 @@ def _described(stream: Stream, learner: Learner | Isolated, steps: int, batch: i
 def _shown(thing: Any) -> str:
     """Its repr, the same in every process."""
     return re.sub(r" at 0x[0-9a-f]+", "", repr(thing))
-
-
-def _made(folder: Path) -> Path:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / ".lock").touch()
-    except OSError as reason:
-        raise ValueError(f"{folder} cannot be written ({reason.strerror}): choose another output directory.") from reason
-    return folder
-
-
-@contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """One run a directory at a time; the lock goes with the process that holds it."""
-    with open(folder / ".lock", "w") as lock:
-        try:
-            import fcntl
-
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except ImportError:  # no such locks on Windows
-            pass
-        except BlockingIOError as reason:
-            raise ValueError(
-                f"Another process is running in {folder}: wait for it, or choose another output directory."
-            ) from reason
-        yield
-
-
-def _finished(folder: Path, asked: Record) -> Record | None:
-    path = folder / "record.json"
-    if not path.exists():
-        return None
-    record = Record.load(path)
-    _check_same(record.specification, record.data, asked, path)
-    return record
-
-
-def _check_same(specification: dict[str, Any], data: dict[str, Any], asked: Record, path: Path) -> None:
-    """What was found must be the run asked for, on the same data: files may change, and stand-ins make room for the real ones."""
-    wanted = asked.specification
-    differs = next((key for key in {**wanted, **specification} if _plain(specification.get(key)) != _plain(wanted.get(key))), None)
-    if differs is not None:
-        other = f"another run, with {differs} {specification.get(differs)!r} and not {wanted.get(differs)!r}"
-    elif _plain(data.get("sha256")) != _plain(asked.data.get("sha256")):
-        other = f"a run on other data, {data.get('name')} from {data.get('from')}"
-    else:
-        return
-    raise ValueError(f"{path.parent} holds {other}: choose another output directory; nothing was changed.")
-
-
-def _plain(value: Any) -> Any:
-    """As JSON would give it back."""
-    if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, float) and math.isnan(value):
-        return None
-    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 @contextmanager

@@ -44,7 +44,7 @@ class GateON(Method):
     density: float | Mapping[str, float] = 0.25
     start: Literal["random", "open"] | float = "random"
     width: float = 0.3
-    power: int = 2
+    power: int = 1
     before_norm: bool = False
     sites: str | tuple[str, ...] | Mapping[str, str | tuple[str, ...]] | None = None
     example: Any = field(default=None, repr=False)
