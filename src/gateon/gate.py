@@ -13,7 +13,7 @@ from .sites import Site
 
 __all__ = ["Gate", "Measure"]
 
-BLOCK = 1 << 17  # numbers: what fits in a cache
+BLOCK = 1 << 18  # numbers: what fits in a cache
 Measure = Literal["gradient", "activity"]
 
 
@@ -126,14 +126,12 @@ class _ObservedProduct(torch.autograd.Function):
     As a gradient it comes out of the one backward pass, adds up over micro-batches, and survives torch.compile.
     """
 
+    # No setup_context: with one, torch inspects the signature anew at every call, which small networks notice.
     @staticmethod
-    def forward(x: Tensor, gain: Tensor, tap: Tensor | None, measure: Measure, dim: int, batch: int) -> Tensor:
-        return x * gain
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        x, gain, _, ctx.measure, ctx.dim, ctx.batch = inputs
+    def forward(ctx: Any, x: Tensor, gain: Tensor, tap: Tensor | None, measure: Measure, dim: int, batch: int) -> Tensor:
+        ctx.measure, ctx.dim, ctx.batch = measure, dim, batch
         ctx.save_for_backward(x, gain)
+        return x * gain
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
@@ -143,13 +141,14 @@ class _ObservedProduct(torch.autograd.Function):
         rows = _as_rows(gain, dim, batch)
         # dL/dg_i per sample; times the gain it is the unit's contribution dL/dx_i x_i of the gated activity.
         if len(rows) == 1:
-            to_gain = observed = torch.zeros((), device=x.device)
+            sums, squares = [], []
             for g, h in _few_samples(gradient, x, dim, batch):
                 per_gain = relevance.contributions(g, h, dim, batch)
-                to_gain = to_gain + per_gain.sum(0)
+                sums.append(per_gain.sum(0))
                 if ctx.needs_input_grad[2]:
-                    observed = observed + per_gain.square_().sum(0)
-            observed = observed * rows[0].square()
+                    squares.append(per_gain.square_().sum(0))
+            to_gain = _total(sums)
+            observed = _total(squares) * rows[0].square() if squares else None
         else:
             to_gain = relevance.contributions(gradient, x, dim, batch)
             observed = (to_gain * rows).square().sum(0)
@@ -166,6 +165,10 @@ def _few_samples(gradient: Tensor, x: Tensor, dim: int, batch: int) -> Iterator[
         return iter([(gradient, x)])
     some = max(1, BLOCK * x.shape[batch] // max(1, x.numel()))
     return zip(gradient.split(some, batch), x.split(some, batch), strict=True)
+
+
+def _total(parts: list[Tensor]) -> Tensor:
+    return parts[0] if len(parts) == 1 else torch.stack(parts).sum(0)
 
 
 def _as_rows(gain: Tensor, dim: int, batch: int) -> Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -106,7 +106,8 @@ class Learner:
         switched = self._switch(context)
         self._shown = None
         network = self._network
-        network.train()
+        if not network.training:
+            network.train()
         restore = kept_statistics(network)
         loss = self._loss_of(x, y)
         value = loss.item()
@@ -233,7 +234,8 @@ class Learner:
 
     def _outputs(self, network: nn.Module, x: Any) -> Tensor:
         device = next(network.parameters()).device
-        with torch.autocast(device.type, torch.bfloat16, enabled=self.precision == "bf16"):
+        mixed = torch.autocast(device.type, torch.bfloat16) if self.precision == "bf16" else nullcontext()
+        with mixed:
             if isinstance(x, Mapping):
                 output = network(**{name: value.to(device) for name, value in x.items()})
             else:

@@ -12,7 +12,6 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor, nn
 
-from . import availability, relevance
 from .layers import spread
 from .observers import Observer
 from .relevance import at_least_float32
@@ -20,7 +19,7 @@ from .sites import Site
 
 __all__ = ["ParameterLedger", "UnitLedger"]
 
-BLOCK = 1 << 17  # elements: small enough for several operations in a row to stay in the cache
+BLOCK = 1 << 18  # elements: small enough for several operations in a row to stay in the cache
 
 
 class UnitLedger:
@@ -34,6 +33,7 @@ class UnitLedger:
         self.whole = site.units  # of the layer, where this ledger keeps a part of it: the rest counts as zeros
         self.advances = 0  # since the last switch
         self.observer: Observer | None = None
+        self.tells: nn.Parameter | None = None
         self.owned: dict[nn.Parameter, tuple[nn.Module, str]] = {}
         self._views: dict[nn.Parameter, Tensor] = {}
         self._mu: Tensor | None = None
@@ -65,14 +65,15 @@ class UnitLedger:
         if self._mu is None:
             return None
         # Activity is finite where the gradient may not be: one small parameter tells.
-        smallest = min(self.owned, key=Tensor.numel)
-        return self._mu.sum() if smallest.grad is None else self._mu.sum() + 0 * _dense(smallest).sum()
+        total = self._mu.sum()
+        if self.tells is None:
+            self.tells = min(self.owned, key=Tensor.numel)
+        return total if self.tells.grad is None else total + 0 * _dense(self.tells).sum()
 
     def advance(self, total: float, epsilon: float, floor: float) -> None:
         """A <- clip(A (1 - rate (mu - epsilon)), floor, 1)."""
         if self._mu is not None and total > 0:
-            mu = relevance.normalise(self._mu, total, self.whole)
-            self.running.copy_(availability.update(self.running, mu, self.rate, epsilon, floor))
+            _move(self.running, self._mu, self.whole / total, self.rate, epsilon, floor)
             self.advances += 1
         self._mu = None
 
@@ -112,6 +113,7 @@ class ParameterLedger:
         self.running: dict[nn.Parameter, Tensor] = {}
         self.applied: dict[nn.Parameter, Tensor] = {}
         self.plastic: dict[nn.Parameter, bool] = {}
+        self._mu: dict[nn.Parameter, Tensor] = {}
         self.whole: dict[nn.Parameter, int] = {}  # their sizes in the layer, where this ledger keeps a part of it
         self.advances = 0
 
@@ -133,15 +135,18 @@ class ParameterLedger:
 
     def measure(self) -> Tensor | None:
         """The sum of mu = (gradient * parameter)^2 over the layer; None if it has no gradient."""
+        self._mu.clear()
         moved = [p for p in self.names if p.grad is not None]
         if not moved or self.rate == 0:
             return None
-        parts = [
-            torch.linalg.vector_norm(g * theta, dtype=self.running[p].dtype).square()
-            for p in moved
-            for g, theta in _blocks(_dense(p), p)
-        ]
-        return torch.stack(parts).sum()
+        parts = []
+        for p in moved:
+            for g, theta in _blocks(_dense(p), p):
+                mu = (g * theta).to(self.running[p].dtype).square_()
+                parts.append(mu.sum())
+                if p.numel() <= BLOCK:  # what is small enough is kept for `advance`, what is not is cheaper to compute again
+                    self._mu[p] = mu.view_as(p)
+        return parts[0] if len(parts) == 1 else torch.stack(parts).sum()
 
     def advance(self, total: float, epsilon: float, floor: float) -> None:
         """`availability.update` in place, block by block, with mu = (gradient * parameter)^2 / mean."""
@@ -151,9 +156,11 @@ class ParameterLedger:
         per_mean = sum(self.whole[p] for p in moved) / total
         self.advances += 1
         for p in moved:
+            if p in self._mu:
+                _move(self.running[p], self._mu[p], per_mean, self.rate, epsilon, floor)
+                continue
             for A, theta, gradient in _blocks(self.running[p], p, _dense(p)):
-                mu = (gradient * theta).to(A.dtype).square_()
-                A.mul_(mu.mul_(-self.rate * per_mean).add_(1 + self.rate * epsilon)).clamp_(floor, 1)
+                _move(A, (gradient * theta).to(A.dtype).square_(), per_mean, self.rate, epsilon, floor)
 
     def stepped(self) -> None:
         """The step is over: with apply="step" the next one uses the availabilities of now."""
@@ -186,6 +193,11 @@ class ParameterLedger:
             self.applied[parameter] = self.applied[parameter].to(device)
 
 
+def _move(A: Tensor, mu: Tensor, per_mean: float, rate: float, epsilon: float, floor: float) -> None:
+    """`availability.update` in place, with mu still to be normalised; mu is used up."""
+    A.mul_(mu.mul_(-rate * per_mean).add_(1 + rate * epsilon)).clamp_(floor, 1)
+
+
 def _dense(parameter: nn.Parameter) -> Tensor:
     assert parameter.grad is not None
     return parameter.grad.to_dense() if parameter.grad.is_sparse else parameter.grad
@@ -193,7 +205,7 @@ def _dense(parameter: nn.Parameter) -> Tensor:
 
 def _blocks(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
     """The same pieces of equally shaped tensors."""
-    if all(t.is_contiguous() for t in tensors):
+    if tensors[0].numel() > BLOCK and all(t.is_contiguous() for t in tensors):
         yield from zip(*(t.detach().view(-1).split(BLOCK) for t in tensors), strict=True)
     else:
         yield tuple(t.detach() for t in tensors)
