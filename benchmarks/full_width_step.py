@@ -33,14 +33,15 @@ def main() -> None:
         model = network()
         return step(model, torch.optim.Adam(model.parameters(), lr=1e-3))
 
-    def obstructed(per):
+    def obstructed(per, apply):
         model = network()
         gates = gateon.attach(model, contexts=10, density=1.0, start=0.9)
         optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
-        handle = gateon.obstruct(optimizer, gates, per=per, rate=0.01, epsilon=0.5, apply="step")
+        handle = gateon.obstruct(optimizer, gates, per=per, rate=0.01, epsilon=0.5, apply=apply)
         run = step(model, optimizer)
         run()
-        assert all((A < 1).any() for A in handle.availability.values())
+        gates.switch(1)
+        assert all((A < 1).any() for A in handle.applied.values())
         return run
 
     def step(model, optimizer):
@@ -51,7 +52,10 @@ def main() -> None:
 
         return run
 
-    variants = {"plain": plain(), "per unit": obstructed("unit"), "per parameter": obstructed("parameter")}
+    variants = {"plain": plain()}
+    for apply, words in (("switch", ""), ("step", ", availability applied at once")):
+        for per in ("unit", "parameter"):
+            variants[f"per {per}{words}"] = obstructed(per, apply)
     table = measure.ratios(measure.interleaved(variants, options.rounds), "plain")
     measure.show(table)
     settings = {

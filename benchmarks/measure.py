@@ -35,9 +35,9 @@ def ratios(seconds: Mapping[str, list[float]], base: str) -> dict[str, dict[str,
 
 
 def show(table: Mapping[str, Mapping[str, float]]) -> None:
-    print(f"{'':28} {'ratio':>7}  {'quartiles':>15}  {'ms':>8}")
+    print(f"{'':44} {'ratio':>7}  {'quartiles':>15}  {'ms':>8}")
     for name, row in table.items():
-        print(f"{name:28} {row['ratio']:7.3f}  {row['low']:7.3f}-{row['high']:7.3f}  {row['milliseconds']:8.2f}")
+        print(f"{name:44} {row['ratio']:7.3f}  {row['low']:7.3f}-{row['high']:7.3f}  {row['milliseconds']:8.2f}")
 
 
 def write(name: str, settings: Mapping[str, Any], result: Any, command: str) -> None:

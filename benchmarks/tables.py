@@ -1,6 +1,6 @@
 """The records of the benchmarks as Markdown: what stands in docs/performance.md.
 
-    python benchmarks/tables.py
+python benchmarks/tables.py
 """
 
 from __future__ import annotations
