@@ -8,13 +8,13 @@ Every row is a ratio to the plain network in the same run, the two interleaved; 
 from __future__ import annotations
 
 import argparse
-import resource
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 
 import torch
 from torch import nn
@@ -128,7 +128,9 @@ def _use_memory(kind: str) -> None:
         learner = plain(make) if kind == "plain" else gated(make, kind.split()[0], float(kind.split()[1]))
         for _ in range(10):
             learner.observe(x, y, context=0)
-    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+    # Not getrusage: its peak begins with that of the process that started this one.
+    peak = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
+    print(int(peak.split()[1]) / 1024)
 
 
 def cnn() -> nn.Module:

@@ -27,6 +27,7 @@ from .streams import Split, Stream
 __all__ = ["Interrupted", "Progress", "Quiet", "run"]
 
 Schedule = Literal["all", "last"]
+CHEAP = 0.2  # seconds
 
 
 class Interrupted(KeyboardInterrupt):
@@ -96,7 +97,7 @@ def run(
         isolated: accuracies of networks that learned one task each, for the accuracy deviation.
         specification: what to write into the record; by default stream, method and budget.
         progress: who is told how it goes.
-        save_every: seconds between checkpoints within a task; one is written after every task, too.
+        save_every: seconds between checkpoints; where one costs little it is written after every task, too.
 
     >>> from functools import partial
     >>> import gateon
@@ -144,6 +145,7 @@ class _Run:
         self.progress, self.save_every = progress, save_every
         self.task = self.step = 0
         self.trained = 0.0  # seconds of the current task
+        self.saved, self.saving = time.monotonic(), 0.0  # when it was last saved, and how long that took
         self.identities: list[int] = []  # of the tasks so far, to recognise one that returns
 
     def go(self) -> Record:
@@ -155,8 +157,13 @@ class _Run:
                     self._learn(stopped)
                     self._measure()
                     self.task, self.step, self.trained = self.task + 1, 0, 0.0
-                    self._save()
+                    if self.saving < CHEAP or time.monotonic() - self.saved > self.save_every:
+                        self._save()
                 self._finish()
+        except (ValueError, FloatingPointError):  # in the data or the loss, between two steps: what was learned before stays
+            if self.task or self.step:
+                self._save()
+            raise
         finally:
             self.progress.end()
         if stopped.is_set():  # after the last step: the run is whole, but whoever stopped it wants nothing further
@@ -181,7 +188,7 @@ class _Run:
             samples = f"the {len(task.train)} training samples of task {task.name!r}"
             raise ValueError(f"A batch of {self.batch} is larger than {samples}: choose a smaller one.")
         context = self.record.contexts[self.task]
-        begin = saved = time.monotonic()
+        begin = time.monotonic()
         for rows in _batches(task.train, self.batch, self.steps, (self.seed, self.task), self.step):
             seen = self.learner.observe(task.train.x[rows], task.train.y[rows], context=context)
             self.step += 1
@@ -189,11 +196,10 @@ class _Run:
             if self.curves and (self.step % self.curves == 0 or self.step == self.steps):
                 begin += self._add_to_curve(context)
             now = time.monotonic()
-            if stopped.is_set() or now - saved > self.save_every:
-                self.trained, begin = self.trained + now - begin, now
+            if stopped.is_set() or now - self.saved > self.save_every:
+                self.trained += now - begin
                 self._save()
-                saved = time.monotonic()
-                begin += saved - now
+                begin = self.saved
                 if stopped.is_set():
                     raise Interrupted
         self.trained += time.monotonic() - begin
@@ -249,6 +255,7 @@ class _Run:
         self.record.availability.append({site: {"frozen": frozen, "room": room} for site, (frozen, room) in found.items()})
 
     def _save(self) -> None:
+        start = time.monotonic()
         if self.folder is not None:
             kept = ("tasks", "contexts", "accuracy", "macro_f1", "seconds", "density", "availability", "curves")
             position = {"task": self.task, "step": self.step, "trained": self.trained, "identities": self.identities}
@@ -260,6 +267,7 @@ class _Run:
                 "learner": self.learner.state_dict(),
             }
             checkpoint.save(state, self.folder / "checkpoint.safetensors")
+        self.saved, self.saving = time.monotonic(), time.monotonic() - start
 
     def _resume(self) -> None:
         path = None if self.folder is None else self.folder / "checkpoint.safetensors"
