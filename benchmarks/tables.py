@@ -22,6 +22,19 @@ def table(rows: dict[str, dict[str, float]]) -> list[str]:
     return lines
 
 
+def density(rows: list[dict]) -> list[str]:
+    lines = [
+        "| stream | method | density | continual | forgetting | time of plain | most frozen layer |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for row in rows:
+        share = "-" if row["density"] is None else row["density"]
+        percent = [f"{100 * row[key]:.2f}" for key in ("continual_accuracy", "forgetting_rate")]
+        shares = [f"{row[key]:.2f}" for key in ("of_plain", "frozen")]
+        lines.append("| " + " | ".join([row["stream"], row["method"], str(share), *percent, *shares]) + " |")
+    return lines
+
+
 def main() -> None:
     print("\n".join(["### full-width-step", "", *table(load("full-width-step"))]))
     for title, rows in load("compact-step").items():
@@ -30,6 +43,7 @@ def main() -> None:
             print("\n".join(table(rows)))
         else:
             print(json.dumps(rows, indent=1))
+    print("\n".join(["", "### density", "", *density(load("density"))]))
 
 
 if __name__ == "__main__":

@@ -21,6 +21,8 @@ try:
 except ImportError as missing:
     sys.exit(f"The program gateon needs {missing.name}: pip install 'gateon[program]'.")
 
+import torch
+
 from . import compare as comparison
 from .record import Record
 from .report import terminal
@@ -62,6 +64,7 @@ def run(
     if save_spec is not None:
         options.save(save_spec)
         return
+    _say_slow_bf16(options)
     folder = out or Path("runs") / f"{_short(options.stream)}-{options.method}-{options.seed}"
     record = comparison.run_specification(options, folder, isolated=isolated, progress=_progress(quiet))
     _say_stand_in(record, quiet)
@@ -97,6 +100,7 @@ def compare(
     """
     if seeds < 1:
         raise ValueError(f"seeds is a whole number of at least 1, not {seeds}.")
+    _say_slow_bf16(options)
     folder = out or Path("runs") / f"compare-{_short(options.stream)}"
     names = [name.strip() for name in methods.split(",") if name.strip()]
     records = comparison.compare(options, names, seeds, folder, isolated=isolated, progress=partial(_progress, quiet))
@@ -265,6 +269,11 @@ def _shown_on(bar: Bar) -> Callable[[str, int, int | None], None]:
         bar.update(tasks[what], completed=done, total=total)
 
     return update
+
+
+def _say_slow_bf16(options: Specification) -> None:
+    if options.precision == "bf16" and options.device == "cpu" and not torch.ops.mkldnn._is_mkldnn_bf16_supported():
+        print("This processor has no bf16 instructions: float32 is many times faster on it.", file=sys.stderr)
 
 
 def _say_stand_in(record: Record, quiet: bool) -> None:
