@@ -268,3 +268,89 @@ def test_bad_input():
     model, _ = attached(dense)
     with pytest.raises(IndexError, match="Context 7"):
         compact(model, 7)
+
+
+class Tied(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second, self.head = nn.Linear(12, 12), nn.Linear(12, 12), nn.Linear(12, 4)
+        self.second.weight = self.first.weight
+
+    def forward(self, x):
+        return self.head(torch.relu(self.second(torch.relu(self.first(x)))))
+
+
+class FixedView(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv, self.head = nn.Conv2d(1, 6, 3, padding=1), nn.Linear(72, 4)
+
+    def forward(self, x):
+        return self.head(torch.relu(self.conv(x.view(-1, 1, 3, 4))).view(-1, 72))
+
+
+def with_batch_norm():
+    return nn.Sequential(nn.Linear(12, 10), nn.BatchNorm1d(10), nn.ReLU(), nn.Linear(10, 4)).double()
+
+
+def with_alpha_dropout():
+    return nn.Sequential(nn.Linear(12, 10), nn.SELU(), nn.AlphaDropout(0.1), nn.Linear(10, 4)).double()
+
+
+@pytest.mark.parametrize("make", [Tied, FixedView, with_batch_norm, with_alpha_dropout])
+def test_tied_weights_fixed_sizes_and_shared_statistics_keep_their_width(make):
+    model, gates = attached(lambda: make().double())
+    x = torch.randn(6, 12, dtype=double)
+    gates.switch(1)
+    small = compact(model, 1)
+    assert next(small.parameters()).shape == next(model.parameters()).shape
+    torch.testing.assert_close(small.eval()(x), model.eval()(x), rtol=1e-10, atol=1e-12)
+
+
+def test_a_sub_network_of_an_obstructed_model_is_trained_with_its_availabilities():
+    results = []
+    for compactly in (False, True):
+        model, gates = attached(dense)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        handle = gateon.obstruct(optimizer, gates, rate=0.1, epsilon=0.5)
+        torch.manual_seed(3)
+        for context in (0, 1):
+            gates.switch(context)
+            trained, stepped = model, optimizer
+            if compactly and context == 1:
+                trained = compact(model, 1)
+                with pytest.raises(RuntimeError, match="obstruct"):
+                    trained(torch.zeros(4, 12, dtype=double))
+                with pytest.raises(ValueError, match="Weight decay"):
+                    trained.obstruction.follow(torch.optim.SGD(trained.parameters(), lr=0.1, weight_decay=0.1))
+                stepped = torch.optim.SGD(trained.parameters(), lr=0.1)
+                trained.obstruction.follow(stepped)
+            for _ in range(4):
+                trained(torch.randn(8, 12, dtype=double)).square().sum().backward()
+                stepped.step()
+                stepped.zero_grad()
+        if compactly:
+            trained.write_back()
+        results.append((model.state_dict(), handle.availability))
+    for name, A in results[0][1].items():
+        torch.testing.assert_close(results[1][1][name], A, rtol=0, atol=1e-9)
+        assert (A < 1).any()
+    for name, tensor in results[0][0].items():
+        if "running" not in name:
+            torch.testing.assert_close(results[1][0][name], tensor, rtol=0, atol=1e-9)
+
+
+def test_folding_a_gate_behind_a_sum_of_layers_scales_them_all():
+    class Sum(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.b, self.act, self.head = nn.Linear(12, 8), nn.Linear(12, 8), nn.ReLU(), nn.Linear(8, 4)
+
+        def forward(self, x):
+            return self.head(self.act(self.a(x) + self.b(x)))
+
+    model, gates = attached(lambda: Sum().double())
+    x = torch.randn(5, 12, dtype=double)
+    for k in range(gates.contexts):
+        gates.show(k)
+        torch.testing.assert_close(compact(model, k, fold=True)(x), model(x), rtol=1e-9, atol=1e-11)

@@ -232,3 +232,66 @@ def test_an_optimizer_in_the_place_of_a_factory_is_told_so():
         gateon.Learner(model, optimizer=ADAM, precision="fp8")
     with pytest.raises(IndexError, match="Context -1"):
         made(small_mlp, "n-gateon").observe(*batch(0), context=-1)
+
+
+@pytest.mark.parametrize("wrong", [-1, "a", 1.5, True])
+def test_a_context_that_cannot_be_leaves_the_learner_as_it_was(wrong):
+    learner, twin = made(small_mlp, "n-gateon"), made(small_mlp, "n-gateon")
+    for one in (learner, twin):
+        train(one, 0, 3)
+    with pytest.raises(IndexError, match="whole numbers"):
+        learner.observe(*batch(0), context=wrong)
+    for one in (learner, twin):
+        one.observe(*batch(0, seed=9), context=0)
+    assert_same(learner.state_dict()["model"], twin.state_dict()["model"])
+
+
+@pytest.mark.parametrize("name", ["n-gateon", "p-gateon"])
+def test_a_gradient_that_is_not_finite_poisons_no_later_batch(name):
+    class Explodes(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx, gradient):
+            return gradient * float("inf")
+
+    learner, twin = made(small_mlp, name), made(small_mlp, name)
+    for one in (learner, twin):
+        train(one, 0, 3)
+    usual, learner.loss = learner.loss, lambda output, y: Explodes.apply(output).square().mean()
+    with pytest.raises(FloatingPointError, match="Nothing was changed"):
+        learner.observe(*batch(0, seed=7), context=0)
+    learner.loss = usual
+    for one in (learner, twin):
+        one.observe(*batch(0, seed=9), context=0)
+    assert_same(learner.state_dict()["model"], twin.state_dict()["model"])
+
+
+@pytest.mark.parametrize(
+    "wrong, words",
+    [
+        ({"relevance": "grad"}, "relevance is one of"),
+        ({"apply": "stepp"}, "apply is"),
+        ({"floor": 2.0}, "floor is between"),
+        ({"epsilon": -1.0}, "epsilon is at least"),
+        ({"rate": -0.1}, "at least 0"),
+        ({"frozen": "nothing*"}, "No parameter matches"),
+    ],
+)
+def test_settings_that_mean_nothing_are_refused_before_the_model_is_changed(wrong, words):
+    model = small_mlp()
+    with pytest.raises(ValueError, match=words):
+        gateon.Learner(model, optimizer=ADAM, method=gateon.GateON(**wrong))
+    assert gateon.gates_of(model) is None
+
+
+def test_the_learner_tells_whether_it_works_on_the_sub_network():
+    learner = made(small_mlp, "n-gateon")
+    assert not learner.is_compact
+    train(learner, 0, 1)
+    assert learner.is_compact
+    decayed = made(small_mlp, "n-gateon", optimizer=partial(torch.optim.Adam, lr=1e-3, weight_decay=0.1))
+    train(decayed, 0, 1)
+    assert not decayed.is_compact

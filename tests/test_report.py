@@ -179,3 +179,18 @@ def test_names_with_brackets_are_shown_as_they_are():
 def test_a_bar_is_for_terminals_only():
     assert isinstance(terminal.progress_for(Console(file=io.StringIO(), force_terminal=True)), terminal.Live)
     assert isinstance(terminal.progress_for(Console(file=io.StringIO())), terminal.Lines)
+
+
+def test_bars_and_lines_draw_what_they_are_given(tmp_path):
+    from gateon.report import figures
+
+    written = figures.bars({"plain": (1.0, 0.9, 1.1), "half": (0.5, 0.4, 0.6)}, "time", tmp_path / "bars")
+    written += figures.lines(
+        {"accuracy": {"n": [(0.1, 97.0), (1.0, 98.0)]}, "time": {"n": [(0.1, 0.2)]}}, "density", tmp_path / "lines"
+    )
+    assert [path.name for path in written] == ["bars.png", "bars.svg", "lines.png", "lines.svg"]
+    assert all(path.stat().st_size > 2000 for path in written)
+    assert (
+        "half" not in (tmp_path / "lines.svg").read_text()
+        and (tmp_path / "bars.svg").read_text() != (tmp_path / "lines.svg").read_text()
+    )

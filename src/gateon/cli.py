@@ -272,7 +272,8 @@ def _shown_on(bar: Bar) -> Callable[[str, int, int | None], None]:
 
 
 def _say_slow_bf16(options: Specification) -> None:
-    if options.precision == "bf16" and options.device == "cpu" and not torch.ops.mkldnn._is_mkldnn_bf16_supported():
+    supported = getattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: False)
+    if options.precision == "bf16" and options.device == "cpu" and not supported():
         print("This processor has no bf16 instructions: float32 is many times faster on it.", file=sys.stderr)
 
 

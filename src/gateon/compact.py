@@ -71,7 +71,9 @@ def compact(model: nn.Module, context: int, *, fold: bool = False) -> nn.Module:
         model: a model with gates.
         context: which one.
         fold: False: with gates and one context. Train it as you like, then call its `write_back()`: what it learned is then in the
-            whole model. True: for deployment, with gains folded into weights and nothing of gateon inside.
+            whole model. If the model's updates are obstructed it has its part of the availabilities too:
+            `small.obstruction.follow(optimizer)` before training. True: for deployment, with gains folded into weights and nothing
+            of gateon inside.
 
     >>> import gateon
     >>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
@@ -89,16 +91,27 @@ def compact(model: nn.Module, context: int, *, fold: bool = False) -> nn.Module:
     small = take_out(gates, cut)
     if fold:
         return folded(small.eval())
-    small.__dict__["write_back"] = lambda: put_back(gates, cut, small)
+    whole = next((listener for listener in gates.listeners if isinstance(listener, Obstruction)), None)
+    if whole is not None:
+        small.__dict__["obstruction"] = take_availability(whole, cut, small)
+        _gates(small).orphaned = True  # until its obstruction follows an optimizer
+    small.__dict__["write_back"] = partial(_write_back, gates, cut, small, whole)
     return small
+
+
+def _write_back(gates: Gates, cut: Cut, small: nn.Module, whole: Obstruction | None) -> None:
+    put_back(gates, cut, small)
+    if whole is not None:
+        put_availability(whole, cut, small.__dict__["obstruction"])
 
 
 def cut_for(gates: Gates, context: int, active: Mapping[str, Tensor] | None = None) -> Cut:
     """What of the model is active in a context; `active` fixes the units, where a training that began is gone on with."""
     model = gates.model
-    units = dict(active) if active is not None else _active_units(gates, context)
+    device = next(model.parameters()).device
+    units = {k: v.to(device) for k, v in (_active_units(gates, context) if active is None else active).items()}
     cut = Cut(context, units)
-    row = torch.tensor([context])
+    row = torch.tensor([context], device=device)
     for site in gates.sites.values():
         indices = units.get(site.name)
         if indices is not None:
@@ -173,6 +186,7 @@ def take_availability(whole: Obstruction, cut: Cut, small: nn.Module) -> Obstruc
             for tensor, target in zip(tensors, parts, strict=True):
                 target.copy_(_part_of_ledger(cut, full, name).take(name, tensor))
         mine.mark_plastic()
+    part.keep_exact()
     return part
 
 

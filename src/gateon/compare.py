@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +25,10 @@ def run_specification(
 ) -> Record:
     """Run what a specification says, or go on with it; the specification is saved beside the record."""
     stream = specification.make_stream()
-    specification.make_learner(stream)  # what cannot be made is found before anything runs
-    alone = isolated_accuracies(specification, out.parent, progress) if isolated and specification.method != "isolated" else None
+    alone = None
+    if isolated and specification.method != "isolated":
+        specification.make_learner(stream)  # what cannot be made is found before anything runs
+        alone = isolated_accuracies(specification, out.parent, progress)
     record = run(
         stream,
         specification.make_learner(stream),
@@ -47,7 +50,8 @@ def run_specification(
 def isolated_accuracies(specification: Specification, folder: Path, progress: Progress | None = None) -> list[float]:
     """Accuracies of networks of the same specification that learn one task each: run once, then found again by its key."""
     plain = _changed(specification, method="isolated", evaluate="all", **dict.fromkeys(METHOD_ONLY))
-    record = run_specification(plain, folder / f"isolated-{plain.key()}", progress=progress)
+    data = sha256(str(plain.make_stream().source.get("sha256")).encode()).hexdigest()[:6]  # a stand-in is not the real thing
+    record = run_specification(plain, folder / f"isolated-{plain.key()}-{data}", progress=progress)
     return [accuracy for k, row in enumerate(record.accuracy) if (accuracy := row[k]) is not None]
 
 

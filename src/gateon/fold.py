@@ -56,10 +56,12 @@ def _fold_gate(model: nn.Module, gate: Gate) -> None:
     elif is_norm(place) and getattr(place, "weight", None) is not None:
         _scale_outputs(place, gain)
     elif isinstance(place, HOMOGENEOUS):
-        maker = [m for m in (model.get_submodule(n) for n in site.owns) if not isinstance(m, nn.PReLU)][-1]
-        if is_norm(maker) and getattr(maker, "weight", None) is None:
+        owned = [model.get_submodule(name) for name in site.owns]
+        norms = [module for module in owned if is_norm(module)]
+        if norms and getattr(norms[-1], "weight", None) is None:
             raise ValueError(_refusal(site))
-        _scale_outputs(maker, gain)
+        for maker in norms[-1:] or [module for module in owned if is_layer(module)]:
+            _scale_outputs(maker, gain)
     else:
         raise ValueError(_refusal(site))
 
@@ -91,9 +93,8 @@ def _positions(model: nn.Module, site: Site) -> int:
 def _plain_norm(norm: ContextNorm, positions: int) -> nn.Module:
     tracked = norm.statistics == "context"
     affine = norm.weight is not None
-    plain = BATCH_NORMS[positions](
-        norm.num_features, eps=norm.eps, momentum=norm.momentum, affine=affine, track_running_stats=tracked
-    )
+    kind = norm.replaces or BATCH_NORMS[positions]
+    plain = kind(norm.num_features, eps=norm.eps, momentum=norm.momentum, affine=affine, track_running_stats=tracked)
     plain = plain.to(norm.running_mean)
     if norm.weight is not None and norm.bias is not None:
         plain.weight.copy_(norm.weight)

@@ -95,7 +95,7 @@ class Gates:
             raise IndexError(
                 f"Context {low if low < 0 else high} does not exist: there are {self.contexts}; add_context() adds one."
             )
-        return rows.to(torch.long, copy=True)  # the caller may use its tensor for the next batch
+        return rows.to("cpu", torch.long, copy=True)  # the caller may use its tensor for the next batch
 
     def _set(self, rows: Tensor) -> None:
         self.context = int(rows) if rows.dim() == 0 else rows

@@ -42,6 +42,7 @@ class Isolated:
         self._make = make
         self._learner = make()
         self.context: int | None = None
+        self.description = self._learner.description | {"method": "Isolated()"}
 
     @property
     def model(self) -> nn.Module:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -45,7 +46,8 @@ class Learner:
         schedule: builds a learning-rate schedule from an optimizer, if any; stepped after every batch.
         loss: of outputs and labels.
         precision: "float32", or "bf16" for autocast with float32 weights.
-        compact: False trains and evaluates at full width always.
+        compact: False trains and evaluates at full width always. So it does by itself with weight decay, with optimizers that move
+            weights without a gradient, and where nothing can be narrowed; `is_compact` tells.
 
     >>> from functools import partial
     >>> import gateon
@@ -80,11 +82,24 @@ class Learner:
         self.step = 0
         self.context: int | None = None
         self._whole, self._method = model, method or Finetune()
+        self.description = {
+            "model": _shown(model),
+            "method": _shown(self._method),
+            "schedule": _shown(schedule),
+            "loss": _shown(loss),
+            "precision": precision,
+        }
         self._new_optimizer, self._new_schedule = optimizer, schedule
         self._adopt = self._method.prepare(model)
         self._part: Part | None = None  # the sub-network being learned; None at full width
         self._shown: Part | None = None  # the sub-network evaluated last
         self._renew_optimizer()
+        self.description["optimizer"] = _shown(self.optimizer)
+
+    @property
+    def is_compact(self) -> bool:
+        """Whether the sub-network of the context is being trained, and not the whole: see `compact`."""
+        return self._part is not None
 
     @property
     def model(self) -> nn.Module:
@@ -101,7 +116,7 @@ class Learner:
     def observe(self, x: Any, y: Tensor, context: int) -> Observation:
         """Learn one batch in a context; contexts that do not exist yet are added.
 
-        A loss that is not finite changes nothing and raises FloatingPointError.
+        A loss that is not finite raises FloatingPointError; nothing is learned from that batch.
         """
         switched = self._switch(context)
         self._shown = None
@@ -118,7 +133,12 @@ class Learner:
                 "Lower the learning rate, or look for such values in the data."
             )
         loss.backward()
-        self.optimizer.step()
+        try:
+            self.optimizer.step()
+        except FloatingPointError:  # a gradient that is not finite, found before anything moved
+            self.optimizer.zero_grad()
+            restore()
+            raise
         self.optimizer.zero_grad()
         self._method.stepped(network, self.optimizer)
         if self.schedule is not None:
@@ -174,14 +194,14 @@ class Learner:
         return self._whole if self._part is None else self._part.network
 
     def _switch(self, context: int) -> bool:
+        if isinstance(context, bool) or not isinstance(context, int) or context < 0:
+            raise IndexError(f"Context {context!r} does not exist: contexts are whole numbers from 0 on.")
         if context == self.context:
             return False
         model = self.model  # written back
         self._part = self._shown = None
         gates = gates_of(model)
         if gates is not None:
-            if context < 0:
-                raise IndexError(f"Context {context} does not exist: contexts count from 0.")
             while gates.contexts <= context:
                 gates.add_context()
             gates.switch(context)
@@ -228,7 +248,7 @@ class Learner:
 
     def _loss_of(self, x: Any, y: Tensor) -> Tensor:
         outputs = self._outputs(self._network, x)
-        loss = self.loss(outputs, y.to(outputs.device))
+        loss = self.loss(outputs.float() if self.precision == "bf16" else outputs, y.to(outputs.device))
         penalty = self._method.penalty(self._network)
         return loss if penalty is None else loss + penalty
 
@@ -242,3 +262,8 @@ class Learner:
                 output = network(x.to(device))
         outputs: Tensor = getattr(output, "logits", output)
         return outputs
+
+
+def _shown(thing: Any) -> str:
+    """Its repr, the same in every process."""
+    return re.sub(r" at 0x[0-9a-f]+", "", repr(thing))

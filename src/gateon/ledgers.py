@@ -142,7 +142,8 @@ class ParameterLedger:
         parts = []
         for p in moved:
             for g, theta in _blocks(_dense(p), p):
-                mu = (g * theta).to(self.running[p].dtype).square_()
+                wide = self.running[p].dtype
+                mu = (g.to(wide) * theta.to(wide)).square_()
                 parts.append(mu.sum())
                 if p.numel() <= BLOCK:  # what is small enough is kept for `advance`, what is not is cheaper to compute again
                     self._mu[p] = mu.view_as(p)
@@ -160,7 +161,7 @@ class ParameterLedger:
                 _move(self.running[p], self._mu[p], per_mean, self.rate, epsilon, floor)
                 continue
             for A, theta, gradient in _blocks(self.running[p], p, _dense(p)):
-                _move(A, (gradient * theta).to(A.dtype).square_(), per_mean, self.rate, epsilon, floor)
+                _move(A, (gradient.to(A.dtype) * theta.to(A.dtype)).square_(), per_mean, self.rate, epsilon, floor)
 
     def stepped(self) -> None:
         """The step is over: with apply="step" the next one uses the availabilities of now."""

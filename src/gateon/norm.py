@@ -61,6 +61,7 @@ class ContextNorm(nn.Module):
         self.register_buffer("running_mean", torch.zeros(contexts, num_features))
         self.register_buffer("running_var", torch.ones(contexts, num_features))
         self.register_buffer("start", torch.stack([torch.zeros(num_features), torch.ones(num_features)]))  # of a new context
+        self.replaces: type[_BatchNorm] | None = None  # the class it took the place of
         # A plain attribute: as a buffer it would be saved, and broadcast by data-parallel wrappers.
         self.context = torch.zeros((), dtype=torch.long)
 
@@ -186,6 +187,7 @@ def _converted(norm: _BatchNorm, contexts: int, statistics: Statistics) -> Conte
     if norm.running_mean is None:  # it never had statistics of its own and uses the batch's
         statistics = "batch"
     new = ContextNorm(norm.num_features, contexts, eps=norm.eps, momentum=norm.momentum, affine=norm.affine, statistics=statistics)
+    new.replaces = type(norm)
     if norm.affine:
         new.weight, new.bias = norm.weight, norm.bias  # the same objects: an optimizer that holds them still does
     if norm.running_mean is not None and norm.running_var is not None:

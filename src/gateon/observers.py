@@ -16,6 +16,7 @@ from torch.utils.hooks import unserializable_hook
 from . import relevance
 from .gate import Gate
 from .gates import Gates
+from .layers import unit_dim
 from .relevance import at_least_float32
 from .sites import Site
 
@@ -125,7 +126,7 @@ class Through:
         with torch.no_grad():
             gate = self.gates.gates.get(owner.name) if owner is not None else None
             if gate is not None and not gate.off:
-                slope = slope * gate.gain_like(slope)
+                slope = slope * gate.gain_like(slope, unit_dim(bare))
             dim = self.site.dim
             if x.dim() < -dim or x.shape[dim] != self.site.units:  # flattened: every unit at several positions
                 dim = -1

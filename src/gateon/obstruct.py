@@ -60,7 +60,7 @@ def obstruct(
         apply: "step" uses the running availability at once, as the equations do; "switch" that of the last switch of context.
         scale: "update", or "gradient" as in the released code, where Adam undoes most of it.
         head: obstruct the output layers too.
-        frozen: patterns of parameter names whose availability stays 0; gates are not among them.
+        frozen: patterns of names of parameters that do not move at all, as at availability 0; gates are not among them.
         bias_apart: normalise biases apart from weights, as the released code does.
 
     Returns:
@@ -77,13 +77,6 @@ def obstruct(
     tensor(True)
     """
     _check(isinstance(gates, Gates), f"gates is what attach() returned, or gateon.gates_of(model), not {type(gates).__name__}.")
-    _check(per in ("unit", "parameter"), f'per is "unit" or "parameter", not {per!r}.')
-    _check(0 <= epsilon < float("inf"), f"epsilon is at least 0 and finite, not {epsilon}.")
-    _check(0 <= floor <= 1, f"floor is between 0 and 1, not {floor}.")
-    _check(apply in ("step", "switch"), f'apply is "step" or "switch", not {apply!r}.')
-    _check(scale in ("update", "gradient"), f'scale is "update" or "gradient", not {scale!r}.')
-    known = ("gradient", "activity", "next-layer", "next-layer-gated")
-    _check(relevance in known, f"relevance is one of {', '.join(known)}, not {relevance!r}.")
     _check(
         not gates.listeners,
         "These gates are obstructed already: handle.follow(optimizer) moves to another optimizer, remove() ends it.",
@@ -110,6 +103,16 @@ class Rules:
     frozen: tuple[str, ...]
     bias_apart: bool
 
+    def __post_init__(self) -> None:
+        """Refuse what means nothing."""
+        _check(self.per in ("unit", "parameter"), f'per is "unit" or "parameter", not {self.per!r}.')
+        _check(0 <= self.epsilon < float("inf"), f"epsilon is at least 0 and finite, not {self.epsilon}.")
+        _check(0 <= self.floor <= 1, f"floor is between 0 and 1, not {self.floor}.")
+        _check(self.apply in ("step", "switch"), f'apply is "step" or "switch", not {self.apply!r}.')
+        _check(self.scale in ("update", "gradient"), f'scale is "update" or "gradient", not {self.scale!r}.')
+        known = ("gradient", "activity", "next-layer", "next-layer-gated")
+        _check(self.relevance in known, f"relevance is one of {', '.join(known)}, not {self.relevance!r}.")
+
 
 class Obstruction:
     """What `obstruct` returns: the availabilities, and the hooks that apply them."""
@@ -126,15 +129,19 @@ class Obstruction:
         self._measured: list[UnitLedger | ParameterLedger] = []
         self._stepped: list[Optimizer] = []
         self._hooks: list[Any] = []
+        self._exact_only = False
         self._own()
         self._freeze()
+        _check(
+            bool(self._owners) or bool(self._frozen),
+            "Nothing in this model has an availability, as it has output layers only: pass head=True to obstruct them.",
+        )
         try:
             self._observe()
         except ValueError:
             self.remove()  # what was being observed already
             raise
         gates.listeners.append(self)
-        gates.orphaned = False
 
     @property
     def availability(self) -> dict[str, Tensor]:
@@ -156,11 +163,22 @@ class Obstruction:
 
     def follow(self, optimizer: Optimizer | Sequence[Optimizer]) -> None:
         """Scale the updates of this optimizer from now on instead of the one before; availabilities stay as they are."""
-        self.optimizers = _checked(optimizer, self.gates)
+        optimizers = _checked(optimizer, self.gates)
+        decays = any(group.get("weight_decay") for one in optimizers for group in one.param_groups)
+        _check(
+            not (self._exact_only and decays),
+            "Weight decay would also move the units that are left out of a sub-network: set it to 0, or train the whole model.",
+        )
+        self.optimizers = optimizers
+        self.gates.orphaned = False
         self._release()
         for one in self.optimizers:
             self._hooks.append(one.register_step_pre_hook(self._before_step))
             self._hooks.append(one.register_step_post_hook(self._after_step))
+
+    def keep_exact(self) -> None:
+        """Follow no optimizer with weight decay from now on: this is the availability of a sub-network."""
+        self._exact_only = True
 
     def remove(self) -> None:
         """Stop scaling and observing: the optimizer is plain again."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from torch import Tensor, nn
-from torch.optim import SGD, Adadelta, Adagrad, Adam, Adamax, NAdam, Optimizer, RAdam, RMSprop
+from torch.optim import SGD, Adadelta, Adagrad, Adam, Adamax, AdamW, NAdam, Optimizer, RAdam, RMSprop
 
 from .compact import Cut, cut_for, put_availability, put_back, take_availability, take_out
 from .gates import Gates, gates_of
@@ -17,7 +17,7 @@ from .obstruct import Obstruction
 __all__ = ["Part"]
 
 # Without weight decay these leave alone what has no gradient: a unit that is left out and one that is closed are then the same.
-EXACT = (SGD, Adam, Adamax, NAdam, RAdam, RMSprop, Adagrad, Adadelta)
+EXACT = (SGD, Adam, AdamW, Adamax, NAdam, RAdam, RMSprop, Adagrad, Adadelta)
 
 
 @dataclass

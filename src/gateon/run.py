@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import signal
 import threading
 import time
@@ -323,9 +322,7 @@ def _described(stream: Stream, learner: Learner | Isolated, steps: int, batch: i
     evaluate, curves, part = rest
     return {
         "stream": stream.settings,
-        "method": _shown(learner.method),
-        "model": _shown(learner.model),
-        "optimizer": _shown(learner.optimizer),
+        **learner.description,
         "steps": steps,
         "batch": batch,
         "seed": seed,
@@ -333,11 +330,6 @@ def _described(stream: Stream, learner: Learner | Isolated, steps: int, batch: i
         "curves": curves,
         "part": part,
     }
-
-
-def _shown(thing: Any) -> str:
-    """Its repr, the same in every process."""
-    return re.sub(r" at 0x[0-9a-f]+", "", repr(thing))
 
 
 @contextmanager

@@ -142,7 +142,7 @@ def _discover(model: nn.Module, wiring: Wiring, *, gate_heads: bool) -> list[Sit
         if other is not None:  # several layers summed before one norm or activation, like the embeddings of BERT
             site = replace(other, owns=tuple(dict.fromkeys(other.owns + site.owns)))
         found[site.place, site.in_front] = site
-    sites = list(found.values())
+    sites = [_kept_whole(site) if _is_tied(model, site) else site for site in found.values()]
     owned = {name for site in sites for name in site.owns}
     for name, module in modules.items():
         own = [p for p, _ in module.named_parameters(recurse=isinstance(module, nn.MultiheadAttention))]
@@ -160,6 +160,17 @@ def _discover(model: nn.Module, wiring: Wiring, *, gate_heads: bool) -> list[Sit
         raise ValueError(f"{type(model).__name__} has no hidden layer to gate: name sites=, or pass head=True to gate its output.")
     order = {call.name: i for i, call in reversed(list(enumerate(wiring.calls)))}
     return sorted(sites, key=lambda site: order.get(site.name, len(order)))
+
+
+def _is_tied(model: nn.Module, site: Site) -> bool:
+    """Whether a parameter that narrowing would cut has another name too."""
+    names = [p for _, p in model.named_parameters(remove_duplicate=False)]
+    cut = [p for name in (*site.owns, *site.readers) for p in model.get_submodule(name).parameters()]
+    return any(sum(p is other for other in names) > 1 for p in cut)
+
+
+def _kept_whole(site: Site) -> Site:
+    return replace(site, narrows=False, narrows_before_norm=False)
 
 
 def _heads(wiring: Wiring) -> set[str]:
@@ -300,7 +311,7 @@ def _flattens(wiring: Wiring, index: int) -> bool:
     call = wiring.calls[index]
     if isinstance(call.module, nn.Flatten):
         return call.module.start_dim == 1
-    return call.module is None and call.name == "flatten"
+    return call.module is None and call.name in {"flatten", "flatten_to_size"}
 
 
 def _pools(wiring: Wiring, index: int, dim: int) -> bool:
@@ -360,6 +371,8 @@ def _read_by_layers_only(wiring: Wiring, index: int, units: int, dim: int) -> bo
             if is_layer(call.module):
                 if not _is_sliceable(call.module) or wiring.times(call.name) > 1 or not _reads_apart(call.module, units, dim):
                     return False
+            elif isinstance(call.module, nn.AlphaDropout) or call.name == "flatten_to_size":
+                return False  # makes something out of nothing; would no longer fit
             elif _kind(wiring, user) == "transparent" or _flattens(wiring, user) or _pools(wiring, user, dim):
                 queue.append(user)
             else:
@@ -376,13 +389,18 @@ def _is_sliceable(module: nn.Module | None) -> bool:
 def _acts_on_each_unit(call: Call) -> bool:
     if call.module is None:
         return call.name in ACTIVATIONS
-    return is_activation(call.module) or isinstance(call.module, _BatchNorm | ContextNorm)
+    return is_activation(call.module) or _has_statistics_apart(call.module)
+
+
+def _has_statistics_apart(module: nn.Module | None) -> bool:
+    """A norm of each unit alone without statistics that contexts share: those of units left out would stand still."""
+    return isinstance(module, ContextNorm) or (isinstance(module, _BatchNorm) and module.running_mean is None)
 
 
 def _keeps_zero(call: Call) -> bool:
     """Whether a unit that is 0 for every sample stays 0."""
-    if isinstance(call.module, _BatchNorm | ContextNorm):
-        return call.module.weight is None
+    if _has_statistics_apart(call.module):
+        return getattr(call.module, "weight", None) is None
     if call.module is None:
         return call.name in KEEPS_ZERO
     names = {"relu", "leakyrelu", "gelu", "silu", "tanh", "elu", "selu", "celu", "hardtanh", "relu6", "hardswish", "mish"}

@@ -215,5 +215,5 @@ def _label(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str
         return name if (args[1] if len(args) > 1 else kwargs.get("start_dim", 0)) == 1 else "reshape"
     if name in {"view", "reshape"}:
         sizes = args[1] if len(args) > 1 and isinstance(args[1], tuple | list) else args[1:]
-        return "flatten" if len(sizes) == 2 else "reshape"
+        return ("flatten" if sizes[1] == -1 else "flatten_to_size") if len(sizes) == 2 else "reshape"
     return name

@@ -20,7 +20,7 @@ __all__ = ["GateON", "gating_only", "obstruction_only", "preset"]
 class GateON(Method):
     """n-GateON (`per="unit"`) or p-GateON (`per="parameter"`).
 
-    Fields are the arguments of `gateon.attach` and `gateon.obstruct` of the same name; the defaults are the preset "best".
+    Fields are the arguments of `gateon.attach` and `gateon.obstruct` of the same name; the defaults are the preset "best" per unit.
 
     Args:
         gating: False leaves every gate open: obstruction only.
@@ -62,19 +62,6 @@ class GateON(Method):
 
     def prepare(self, model: nn.Module) -> Adopt:
         """Attach the gates; obstruct every optimizer that is built from now on."""
-        self.gates = attach(
-            model,
-            density=self.density,
-            start=self.start,
-            sites=self.sites,
-            example=self.example,
-            power=self.power,
-            width=self.width,
-            before_norm=self.before_norm,
-            seed=self.seed,
-        )
-        if not self.gating:
-            self.gates.off()
         frozen = (self.frozen,) if isinstance(self.frozen, str) else self.frozen
         rules = Rules(
             self.per,
@@ -88,7 +75,24 @@ class GateON(Method):
             frozen,
             self.bias_apart,
         )
-        self.handle = Obstruction(self.gates, rules)
+        self.gates = attach(
+            model,
+            density=self.density,
+            start=self.start,
+            sites=self.sites,
+            example=self.example,
+            power=self.power,
+            width=self.width,
+            before_norm=self.before_norm,
+            seed=self.seed,
+        )
+        if not self.gating:
+            self.gates.off()
+        try:
+            self.handle = Obstruction(self.gates, rules)
+        except ValueError:
+            self.gates.detach()
+            raise
         return self.handle.follow
 
     def state_dict(self) -> dict[str, Any]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 
 from ..record import Record
 
-__all__ = ["compare_figure"]
+__all__ = ["bars", "compare_figure", "lines"]
 
 STYLE: dict[str, Any] = {
     "font.size": 9,
@@ -24,13 +25,7 @@ COLOURS = ("#2b6cb0", "#c05621", "#2f855a", "#6b46c1", "#b83280", "#4a5568")
 
 def compare_figure(records: Mapping[str, Record], path: Path) -> list[Path]:
     """Accuracy matrices side by side, and the mean accuracy over the tasks seen so far; written as PNG and SVG."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    with plt.rc_context(STYLE):  # type: ignore[arg-type]  # its keys are a long Literal
-        figure, axes = plt.subplots(1, len(records) + 1, figsize=(3.4 * (len(records) + 1), 3.2))
+    with _drawing(1 + len(records), path) as (figure, axes, written):
         for n, (name, record) in enumerate(records.items()):
             size = len(record.accuracy)
             values = np.full((size, size), np.nan)
@@ -47,9 +42,44 @@ def compare_figure(records: Mapping[str, Record], path: Path) -> list[Path]:
         axes[-1].xaxis.get_major_locator().set_params(integer=True)
         axes[-1].set(xlabel="tasks learned", ylabel="mean accuracy over them (%)", ylim=(0, 102))
         axes[-1].legend(frameon=False)
+    return written
+
+
+def bars(rows: Mapping[str, tuple[float, float, float]], label: str, path: Path) -> list[Path]:
+    """One bar for every row, (middle, low, high), with 1 marked; written as PNG and SVG."""
+    with _drawing(1, path, width=6.0) as (_, axes, written):
+        names = list(rows)[::-1]
+        middle, low, high = (np.array([rows[name][i] for name in names]) for i in range(3))
+        axes[0].barh(names, middle, xerr=(middle - low, high - middle), color=COLOURS[0], ecolor=COLOURS[-1], height=0.6)
+        axes[0].axvline(1, color=COLOURS[-1], linewidth=0.8)
+        axes[0].set_xlabel(label)
+    return written
+
+
+def lines(panels: Mapping[str, Mapping[str, list[tuple[float, float]]]], label: str, path: Path) -> list[Path]:
+    """One panel for every quantity, with a line of (x, y) for every name, x on a logarithmic scale; written as PNG and SVG."""
+    with _drawing(len(panels), path) as (_, axes, written):
+        for axis, (title, curves) in zip(axes, panels.items(), strict=True):
+            for colour, (name, points) in zip(COLOURS, curves.items(), strict=False):
+                axis.plot(*zip(*points, strict=True), "o-", color=colour, markersize=3, label=name)
+            axis.set(title=title, xlabel=label, xscale="log")
+        axes[0].legend(frameon=False)
+    return written
+
+
+@contextmanager
+def _drawing(panels: int, path: Path, width: float = 3.4) -> Iterator[tuple[Any, Any, list[Path]]]:
+    """A figure with panels side by side, in the style; written to the path with both endings when it is drawn."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    written = [path.with_suffix(suffix) for suffix in (".png", ".svg")]
+    with plt.rc_context(STYLE):  # type: ignore[arg-type]  # its keys are a long Literal
+        figure, axes = plt.subplots(1, panels, figsize=(width * panels, 3.2), squeeze=False)
+        yield figure, axes[0], written
         figure.tight_layout()
-        written = [path.with_suffix(suffix) for suffix in (".png", ".svg")]
         for file in written:
             figure.savefig(file)
         plt.close(figure)
-    return written
