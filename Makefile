@@ -33,6 +33,10 @@ test: quality
 bench: .venv/installed
 	$(BIN)/python benchmarks/full_width_step.py
 	$(BIN)/python benchmarks/compact_step.py
+	$(BIN)/python benchmarks/density.py --steps 150
+	$(BIN)/python benchmarks/precision.py
+	$(BIN)/python benchmarks/figures.py
+	$(BIN)/python benchmarks/tables.py
 
 clean:
 	rm -rf .venv build dist
