@@ -190,7 +190,8 @@ def test_a_blurred_stream_reaches_the_learner_in_its_order(data):
     seen = []
 
     class Watch:
-        separate, method, model, optimizer = False, type("Plain", (), {"name": "watch"})(), torch.nn.Linear(1, 1), None
+        separate, description = False, {"method": "watch"}
+        method, model = type("Plain", (), {"name": "watch"})(), torch.nn.Linear(1, 1)
         end_task = staticmethod(lambda task, data: None)
         predict = staticmethod(lambda x, context: torch.zeros(len(x), 3))
 
