@@ -774,9 +774,9 @@ def test_models_that_cannot_be_gated_say_why_and_stay_as_they_were(make_model, m
 
 
 def test_the_remedies_of_those_messages_work():
-    gateon.attach(nn.Sequential(nn.Linear(5, 3)), head=True)
-    gateon.attach(Forks(), example=torch.ones(1, 5))
-    gateon.attach(Forks(), sites={"a": "a"})
+    assert list(gateon.attach(nn.Sequential(nn.Linear(5, 3)), head=True).gates) == ["0"]
+    assert gateon.attach(Forks(), example=torch.ones(1, 5)).gates
+    assert list(gateon.attach(Forks(), sites={"a": "a"}).gates) == ["a"]
 
 
 def test_an_example_that_does_not_fit_leaves_the_model_alone():
