@@ -15,6 +15,7 @@ SOURCE = Path(gateon.__file__).parent
 # Each module may import from those before it only.
 ORDER = [
     "norm",
+    "contextual",
     "layers",
     "wiring",
     "sites",

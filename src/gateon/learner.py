@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
+from .contextual import contexts_of, show_context
 from .gates import gates_of
 from .methods.base import Method
 from .methods.finetune import Finetune
@@ -48,6 +49,8 @@ class Learner:
         precision: "float32", or "bf16" for autocast with float32 weights.
         compact: False trains and evaluates at full width always. So it does by itself with weight decay, with optimizers that move
             weights without a gradient, and where nothing can be narrowed; `is_compact` tells.
+        keep_optimizer: go on with the same optimizer (not schedule) at a switch, at full width; a switch that adds parameters needs a
+            new one all the same.
 
     >>> from functools import partial
     >>> import gateon
@@ -73,12 +76,14 @@ class Learner:
         loss: Callable[[Tensor, Tensor], Tensor] = F.cross_entropy,
         precision: Literal["float32", "bf16"] = "float32",
         compact: bool = True,
+        keep_optimizer: bool = False,
     ) -> None:
         if isinstance(optimizer, Optimizer):
             raise TypeError("Learner builds its optimizers itself: give it a factory, such as partial(torch.optim.Adam, lr=5e-3).")
         if precision not in ("float32", "bf16"):
             raise ValueError(f'precision is "float32" or "bf16", not {precision!r}.')
-        self.loss, self.precision, self.compact = loss, precision, compact
+        self.loss, self.precision, self.compact = loss, precision, compact and not keep_optimizer
+        self.keep_optimizer = keep_optimizer
         self.step = 0
         self.context: int | None = None
         self._whole, self._method = model, method or Finetune()
@@ -177,6 +182,8 @@ class Learner:
         gates = gates_of(self._whole)
         if gates is not None and self.context is not None:
             gates.switch(self.context)
+        if self.context is not None:
+            show_context(self._whole, self.context)
         self._method.load_state_dict(state["method"])
         self._renew_optimizer(state["active"])
         self.optimizer.load_state_dict(state["optimizer"])
@@ -205,6 +212,7 @@ class Learner:
             while gates.contexts <= context:
                 gates.add_context()
             gates.switch(context)
+        show_context(model, context)
         self.context = context
         self._renew_optimizer()
         return True
@@ -215,11 +223,17 @@ class Learner:
             self._part = Part.of(self._whole, self._method, self.context, self._new_optimizer, active)
         if self._part is not None:
             self.optimizer = self._part.optimizer
-        else:
+        elif not (self.keep_optimizer and self._has_all_parameters()):
             self.optimizer = self._new_optimizer(self._whole.parameters())
             if self._adopt is not None:
                 self._adopt(self.optimizer)
+        for group in self.optimizer.param_groups:  # a kept optimizer still has the rate its last schedule ended with
+            group["lr"] = group.pop("initial_lr", group["lr"])
         self.schedule = None if self._new_schedule is None else self._new_schedule(self.optimizer)
+
+    def _has_all_parameters(self) -> bool:
+        held = {id(p) for group in self.optimizer.param_groups for p in group["params"]} if hasattr(self, "optimizer") else set()
+        return all(id(p) in held for p in self._whole.parameters())
 
     @contextmanager
     def _showing(self, context: int | None) -> Iterator[nn.Module]:
@@ -234,10 +248,15 @@ class Learner:
                 self._shown.network.eval()
                 yield self._shown.network
                 return
+        others = contexts_of(self._whole)
+        if others is not None and context is not None and not 0 <= context < others:
+            raise IndexError(f"Context {context} does not exist: there are {others}.")
         network = self._network if context in (None, self.context) else self.model
         training, active = network.training, None if gates is None else gates.context
         if gates is not None and context is not None and network is self._whole:
             gates.show(context)
+        if others is not None and context is not None:
+            show_context(network, context)
         network.eval()
         try:
             yield network
@@ -245,6 +264,8 @@ class Learner:
             network.train(training)
             if gates is not None and active is not None and network is self._whole:
                 gates.show(active)
+            if others is not None and self.context is not None:
+                show_context(network, self.context)
 
     def _loss_of(self, x: Any, y: Tensor) -> Tensor:
         outputs = self._outputs(self._network, x)
