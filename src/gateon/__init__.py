@@ -2,6 +2,7 @@
 
 from . import availability, metrics, models, relevance, streams
 from .compact import compact
+from .detector import ContextDetector, Verdict
 from .gate import Gate
 from .gates import Gates, attach, gates_of
 from .learner import Learner, Observation
@@ -12,6 +13,7 @@ from .record import Record
 from .run import run
 
 __all__ = [
+    "ContextDetector",
     "ContextNorm",
     "Finetune",
     "Gate",
@@ -22,6 +24,7 @@ __all__ = [
     "Observation",
     "Obstruction",
     "Record",
+    "Verdict",
     "attach",
     "availability",
     "compact",

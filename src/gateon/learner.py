@@ -1,12 +1,11 @@
-"""Learner: a model, an optimizer factory and a method, learning batch by batch."""
+"""Learner: a model, an optimizer factory, a method, and contexts that are given or inferred; it learns batch by batch."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
@@ -16,22 +15,16 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from .contextual import contexts_of, show_context
+from .detector import ContextDetector
 from .gates import gates_of
+from .infer import Inference, Observation, Recognition, recognised
 from .methods.base import Method
 from .methods.finetune import Finetune
+from .moment import remember
 from .norm import kept_statistics
 from .part import Part
 
 __all__ = ["Learner", "Observation"]
-
-
-@dataclass(frozen=True)
-class Observation:
-    """What one batch showed: its loss, the context it was learned in, and whether that is another one than before."""
-
-    loss: float
-    context: int
-    switched: bool
 
 
 class Learner:
@@ -47,6 +40,7 @@ class Learner:
         schedule: builds a learning-rate schedule from an optimizer, if any; stepped after every batch.
         loss: of outputs and labels.
         precision: "float32", or "bf16" for autocast with float32 weights.
+        contexts: a detector that infers the context of each batch from its loss; None if `observe` is told the context.
         compact: False trains and evaluates at full width always. So it does by itself with weight decay, with optimizers that move
             weights without a gradient, and where nothing can be narrowed; `is_compact` tells.
         keep_optimizer: go on with the same optimizer (not schedule) at a switch, at full width; a switch that adds parameters needs a
@@ -75,6 +69,7 @@ class Learner:
         schedule: Callable[[Optimizer], LRScheduler] | None = None,
         loss: Callable[[Tensor, Tensor], Tensor] = F.cross_entropy,
         precision: Literal["float32", "bf16"] = "float32",
+        contexts: ContextDetector | None = None,
         compact: bool = True,
         keep_optimizer: bool = False,
     ) -> None:
@@ -84,7 +79,8 @@ class Learner:
             raise ValueError(f'precision is "float32" or "bf16", not {precision!r}.')
         self.loss, self.precision, self.compact = loss, precision, compact and not keep_optimizer
         self.keep_optimizer = keep_optimizer
-        self.step = 0
+        self.contexts = contexts
+        self.steps = 0
         self.context: int | None = None
         self._whole, self._method = model, method or Finetune()
         self.description = {
@@ -94,10 +90,13 @@ class Learner:
             "loss": _shown(loss),
             "precision": precision,
         }
+        if contexts is not None:
+            self.description["contexts"] = _shown(contexts)
         self._new_optimizer, self._new_schedule = optimizer, schedule
         self._adopt = self._method.prepare(model)
         self._part: Part | None = None  # the sub-network being learned; None at full width
         self._shown: Part | None = None  # the sub-network evaluated last
+        self._inference = None if contexts is None else Inference(contexts)
         self._renew_optimizer()
         self.description["optimizer"] = _shown(self.optimizer)
 
@@ -118,67 +117,62 @@ class Learner:
         self._write_back()
         return self._method
 
-    def observe(self, x: Any, y: Tensor, context: int) -> Observation:
+    def observe(self, x: Any, y: Tensor, context: int | None = None) -> Observation:
         """Learn one batch in a context; contexts that do not exist yet are added.
+
+        Without a context the detector finds it. What was learned in the wrong context before a switch was sure is undone, and those
+        batches are learned in the right one.
 
         A loss that is not finite raises FloatingPointError; nothing is learned from that batch.
         """
-        switched = self._switch(context)
-        self._shown = None
-        network = self._network
-        if not network.training:
-            network.train()
-        restore = kept_statistics(network)
-        loss = self._loss_of(x, y)
-        value = loss.item()
-        if not math.isfinite(value):
-            restore()
-            raise FloatingPointError(
-                f"The loss is {value} at step {self.step} in context {context}; nothing was learned from that batch. "
-                "Lower the learning rate, or look for such values in the data."
-            )
-        loss.backward()
-        try:
-            self.optimizer.step()
-        except FloatingPointError:  # a gradient that is not finite, found before anything moved
-            self.optimizer.zero_grad()
-            restore()
-            raise
-        self.optimizer.zero_grad()
-        self._method.stepped(network, self.optimizer)
-        if self.schedule is not None:
-            self.schedule.step()
-        self.step += 1
-        return Observation(value, context, switched)
+        if self._inference is not None:
+            if context is not None:
+                raise ValueError("This learner infers its contexts: leave context out, or make it without contexts=.")
+            return self._inference.observe(self, x, y)
+        if context is None:
+            raise ValueError("Say which context the batch belongs to, or make the Learner with contexts=gateon.ContextDetector().")
+        switched = self.switch(context)
+        return Observation(self.step(*self.forward(x, y)), context, switched)
 
     @torch.no_grad()
-    def predict(self, x: Any, context: int | None = None) -> Tensor:
-        """The model's outputs for x in a context, by default the one being learned."""
+    def predict(self, x: Any, context: int | Literal["batch", "sample"] | None = None) -> Tensor:
+        """The model's outputs for x in a context, by default the one being learned.
+
+        "batch" or "sample": in the context recognised for all of x, or for each sample: see `recognise`.
+        """
+        if context in ("batch", "sample"):
+            outputs = list(self.outputs_under(x, range(self._contexts())))
+            found = recognised(outputs, each=context == "sample").context
+            return outputs[int(found)] if context == "batch" else torch.stack(outputs)[found, torch.arange(len(found))]
+        if isinstance(context, str):
+            raise ValueError(f'context is a number, "batch" or "sample", not {context!r}.')
         with self._showing(context) as network:
             return self._outputs(network, x).float().cpu()
+
+    def recognise(self, x: Any, each: bool = False) -> Recognition:
+        """Which context unlabelled inputs belong to, and how sure that is.
+
+        It is the one under which the outputs, taken as logits of classes, have the lowest entropy.
+
+        Args:
+            x: the inputs; about a hundred are enough for all to be told apart from other contexts.
+            each: for each sample by itself.
+        """
+        return recognised(list(self.outputs_under(x, range(self._contexts()))), each=each)
 
     def end_task(self, task: int, data: Iterable[tuple[Any, Tensor]]) -> None:
         """Tell the method that a task is over."""
         self.method.end_task(self.model, task, data)
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that decides how learning goes on: model, optimizer, schedule, method, position, generator."""
-        return {
-            "model": self.model.state_dict(),
-            "optimizer": self.optimizer.state_dict(),
-            "schedule": None if self.schedule is None else self.schedule.state_dict(),
-            "method": self.method.state_dict(),
-            "active": None if self._part is None else self._part.cut.active,
-            "step": self.step,
-            "context": self.context,
-            "generator": torch.get_rng_state(),
-        }
+        """Everything that decides how learning goes on: model, optimizer, schedule, method, detector, position, generator."""
+        return self._state() if self._inference is None else self._inference.before_doubt(self, self._state)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on exactly where `state_dict` was taken, in a learner made with the same arguments."""
         self._part = self._shown = None
         self._whole.load_state_dict(state["model"])
-        self.context, self.step = state["context"], state["step"]
+        self.context, self.steps = state["context"], state["step"]
         gates = gates_of(self._whole)
         if gates is not None and self.context is not None:
             gates.switch(self.context)
@@ -190,17 +184,102 @@ class Learner:
         if self.schedule is not None and state["schedule"] is not None:
             self.schedule.load_state_dict(state["schedule"])
         torch.set_rng_state(state["generator"])
+        if self._inference is not None:
+            self._inference.resume(self, dict(state))
+
+    def _state(self) -> dict[str, Any]:
+        return {
+            "model": self.model.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "schedule": None if self.schedule is None else self.schedule.state_dict(),
+            "method": self.method.state_dict(),
+            "active": None if self._part is None else self._part.cut.active,
+            "step": self.steps,
+            "context": self.context,
+            "generator": torch.get_rng_state(),
+        }
+
+    # What inference asks for, too.
+
+    def forward(self, x: Any, y: Tensor) -> tuple[Tensor, float, Callable[[], None]]:
+        """The loss of a batch, its value, and the way to undo what the forward pass moved."""
+        self._shown = None
+        network = self._network
+        if not network.training:
+            network.train()
+        restore = kept_statistics(network)
+        loss = self._loss_of(x, y)
+        value = loss.item()
+        if not math.isfinite(value):
+            restore()
+            raise FloatingPointError(
+                f"The loss is {value} at step {self.steps} in context {self.context}; nothing was learned from that batch. "
+                "Lower the learning rate, or look for such values in the data."
+            )
+        return loss, value, restore
+
+    def step(self, loss: Tensor, value: float, restore: Callable[[], None]) -> float:
+        """Learn from that loss; its value."""
+        loss.backward()
+        try:
+            self.optimizer.step()
+        except FloatingPointError:  # a gradient that is not finite, found before anything moved
+            self.optimizer.zero_grad()
+            restore()
+            raise
+        self.optimizer.zero_grad()
+        self._method.stepped(self._network, self.optimizer)
+        if self.schedule is not None:
+            self.schedule.step()
+        self.steps += 1
+        return value
+
+    def remember(self) -> Callable[[], None]:
+        """The way back to this moment of learning the context at hand."""
+        self._write_back()
+        availability = self._method if self._part is None else self._part.availability
+        go_back = remember(self._network, self.optimizer, self.schedule, [] if availability is None else [availability])
+        steps, generator = self.steps, torch.get_rng_state()
+
+        def back() -> None:
+            go_back()
+            self.steps = steps
+            torch.set_rng_state(generator)
+
+        return back
+
+    @torch.no_grad()
+    def outputs_under(self, x: Any, contexts: Sequence[int]) -> Iterator[Tensor]:
+        """Outputs for x in each of several contexts: sub-networks in turn, or where there are none, all in one batched pass."""
+        gates = gates_of(self._whole)
+        if gates is None or self._part is not None or not isinstance(x, Tensor) or contexts_of(self._whole) is not None:
+            yield from (self.predict(x, context=k) for k in contexts)
+            return
+        at_once = max(1, 4096 // len(x))  # contexts; so that memory stays small
+        for some in (contexts[i : i + at_once] for i in range(0, len(contexts), at_once)):
+            with self._showing(self.context) as network:
+                gates.show(torch.tensor(some).repeat_interleave(len(x)))
+                yield from self._outputs(network, x.repeat(len(some), *[1] * (x.dim() - 1))).float().cpu().split(len(x))
 
     def _write_back(self) -> None:
-        if self._part is not None and self._part.step != self.step:
+        if self._part is not None and self._part.step != self.steps and not self._doubts():
             self._part.write_back()
-            self._part.step = self.step
+            self._part.step = self.steps
 
     @property
     def _network(self) -> nn.Module:
         return self._whole if self._part is None else self._part.network
 
-    def _switch(self, context: int) -> bool:
+    def _doubts(self) -> bool:
+        """Whether what is being learned may have to be undone: until then the whole stays as it was."""
+        return self._inference is not None and self._inference.doubt is not None
+
+    def _contexts(self) -> int:
+        gates = gates_of(self._whole)
+        return max(1, contexts_of(self._whole) or 1 if gates is None else gates.contexts)
+
+    def switch(self, context: int) -> bool:
+        """Learn another context from now on, a new one if need be; whether it is another one."""
         if isinstance(context, bool) or not isinstance(context, int) or context < 0:
             raise IndexError(f"Context {context!r} does not exist: contexts are whole numbers from 0 on.")
         if context == self.context:
