@@ -18,7 +18,7 @@ from typing import Any, Literal
 import measure
 import torch
 import torch.nn.functional as F
-from gateon import GateON, Learner, gates_of, metrics
+from gateon import GateON, Learner, gates_of
 from gateon.models import mlp
 from gateon.run import run
 from gateon.streams import open as open_stream
@@ -165,7 +165,7 @@ def measured(stream: str, setting: Setting, tasks: int) -> dict[str, float]:
         "immediate": record.summary["immediate_accuracy"],
         "final": record.summary["final_accuracy"],
         "forgetting": record.summary["forgetting_rate"],
-        "last": metrics.immediate_accuracies(record.accuracy)[-1].item(),
+        "last": record.accuracy[-1][-1] or 0.0,
         "frozen": max((site["frozen"] for site in frozen), default=0.0),
         "seconds": sum(s["train"] for s in record.seconds),
     }
