@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo demo-quick test quality style bench clean
+.PHONY: demo demo-quick test quality style bench torture clean
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -37,6 +37,13 @@ bench: .venv/installed
 	$(BIN)/python benchmarks/precision.py
 	$(BIN)/python benchmarks/figures.py
 	$(BIN)/python benchmarks/tables.py
+
+# Runs killed and resumed, mutated files, a thousand tasks: the figures of docs/reliability.md. About ten minutes.
+torture: .venv/installed
+	$(BIN)/python benchmarks/torture.py
+	$(BIN)/python benchmarks/fuzz.py
+	$(BIN)/python benchmarks/soak.py
+	$(BIN)/python benchmarks/checkpoints.py
 
 clean:
 	rm -rf .venv build dist

@@ -15,15 +15,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-import measure
 import torch
 import torch.nn.functional as F
-from gateon import GateON, Learner, gates_of
+from torch import Tensor, nn
+from torch.optim.lr_scheduler import LambdaLR
+
+import measure
+from gateon import GateON, Learner
 from gateon.models import mlp
 from gateon.run import run
 from gateon.streams import open as open_stream
-from torch import Tensor, nn
-from torch.optim.lr_scheduler import LambdaLR
 
 STEPS, BATCH = 250, 1000
 
@@ -53,7 +54,7 @@ class Setting:
     affine: bool = False
     unit_length: bool = False
     norm: Literal["context", "batch", "none"] = "context"
-    prefer_available: float = 0.0  # open the gates of a new context on units in proportion to availability to this power
+    prefer_available: float = 0.0
 
 
 VARIED: dict[str, list[Any]] = {
@@ -80,6 +81,13 @@ VARIED: dict[str, list[Any]] = {
     "prefer_available": [1.0, 3.0],
 }
 
+# What helped by itself, together.
+COMBINED: dict[str, dict[str, Any]] = {
+    "prefer 3, head": {"prefer_available": 3.0, "head": True},
+    "prefer 3, rate 0.03, head": {"prefer_available": 3.0, "rate": 0.03, "head": True},
+    "prefer 3, rate 0.1, head": {"prefer_available": 3.0, "rate": 0.1, "head": True},
+}
+
 
 class Noise(nn.Module):
     """Gaussian noise on the inputs while training."""
@@ -100,7 +108,8 @@ def network(setting: Setting) -> nn.Sequential:
         if isinstance(module, nn.ReLU) and setting.hidden_dropout:
             layers.append(nn.Dropout(setting.hidden_dropout))
         if isinstance(module, nn.Flatten):
-            layers += [nn.Dropout(setting.input_dropout)] * bool(setting.input_dropout) + [Noise(setting.noise)] * bool(setting.noise)
+            layers += [nn.Dropout(setting.input_dropout)] * bool(setting.input_dropout)
+            layers += [Noise(setting.noise)] * bool(setting.noise)
     return nn.Sequential(*layers)
 
 
@@ -109,26 +118,6 @@ def factor(setting: Setting, step: int) -> float:
         return (step + 1) / setting.warm_up
     left = 1 - (step - setting.warm_up) / (STEPS - setting.warm_up)
     return {"cosine": 0.5 - 0.5 * math.cos(math.pi * left), "linear": left, "constant": 1.0}[setting.schedule]
-
-
-class Preferring(Learner):
-    """Opens the gates of a new context on the more available units."""
-
-    power = 1.0
-
-    def switch(self, context: int) -> bool:
-        gates = gates_of(self.model)
-        if gates.contexts <= context:
-            gates.add_context()
-            found = self.method.handle.availability
-            for name, gate in gates.gates.items():
-                A = found[name] if name in found else found[f"{gates.sites[name].owns[0]}.weight"].mean(1)
-                row = gate.weight.data[context]
-                starts = row[row > 0]
-                chance = self.power * A.clamp_min(1e-6).log() - torch.empty_like(A).exponential_().log()
-                row.copy_(-starts.mean().expand_as(row))
-                row[chance.topk(len(starts)).indices] = starts
-        return super().switch(context)
 
 
 def measured(stream: str, setting: Setting, tasks: int) -> dict[str, float]:
@@ -148,16 +137,15 @@ def measured(stream: str, setting: Setting, tasks: int) -> dict[str, float]:
         density=density,
         width=setting.width,
         power=setting.power,
+        prefer=setting.prefer_available,
     )
-    kind = Preferring if setting.prefer_available else Learner
-    learner = kind(
+    learner = Learner(
         model,
         optimizer=partial(torch.optim.Adam, lr=setting.lr),
         method=method,
         schedule=lambda optimizer: LambdaLR(optimizer, partial(factor, setting)),
         loss=partial(F.cross_entropy, label_smoothing=setting.label_smoothing),
     )
-    learner.power = setting.prefer_available
     record = run(made, learner, steps=STEPS, batch=BATCH, part="validation")
     frozen = record.availability[-1].values()
     return {
@@ -175,7 +163,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("stream", choices=("permuted-mnist", "rotated-mnist", "shuffled-mnist"))
     parser.add_argument("view", choices=("per-unit", "per-parameter"))
-    parser.add_argument("--only", help="vary these only, separated by commas")
+    parser.add_argument("--only", help="vary these only, separated by commas; combined: several at once")
     parser.add_argument("--tasks", type=int, default=5)
     options = parser.parse_args()
     unit = options.view == "per-unit"
@@ -187,6 +175,8 @@ def main() -> None:
     for field, values in VARIED.items():
         if options.only is None or field in options.only.split(","):
             wanted |= {f"{field} {value}": replace(base, **{field: value}) for value in values if value != getattr(base, field)}
+    if options.only is None or "combined" in options.only.split(","):
+        wanted |= {label: replace(base, **changes) for label, changes in COMBINED.items()}
     for label, setting in wanted.items():
         if any(row["label"] == label for row in rows) or (label.startswith("relevance") and not unit):
             continue

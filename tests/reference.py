@@ -181,3 +181,41 @@ class Released:
             m.mul_(0.9).add_(0.1 * g)
             s.mul_(0.999).add_(0.001 * g * g)
             p.sub_(self.lr * (m / (1 - 0.9**self.t)) / ((s / (1 - 0.999**self.t)).sqrt() + 1e-8))
+
+
+def change_points(
+    tables: list[list[float]], threshold: float, m: int, rate_L: float, rate_C: float, confident: float = 0.9
+) -> list[tuple[int, bool]]:
+    """Algorithm 1, the `if not reactivated` moved into the `if` it belongs to: (active context, whether it is new) for every batch.
+
+    `tables[t][k]` is the loss of batch t under context k; contexts beyond its end have the loss of its last entry. The minimum is
+    over the last m steps, as the prose says, and asks for m of them; the running loss begins with the first loss.
+    """
+
+    def forward(t: int, context: int) -> float:
+        return tables[t][min(context, len(tables[t]) - 1)]
+
+    active, contexts, confidence = 0, 1, [0.0]
+    history: list[float] = []
+    running = math.nan
+    found = []
+    for t in range(len(tables)):
+        loss = forward(t, active)
+        history.append(loss)
+        running = loss if t == 0 else running + rate_L * (-running + loss)
+        new = False
+        if t >= m - 1 and min(history[t - m + 1 : t + 1]) > threshold * running and confidence[active] > confident:
+            reactivated = False
+            for test_context in range(contexts):
+                if forward(t, test_context) < threshold * running:
+                    active = test_context
+                    reactivated = True
+                    break
+            if not reactivated:
+                active = contexts
+                contexts += 1
+                confidence.append(0.0)
+                new = True
+        confidence[active] = confidence[active] * (1 - rate_C) + rate_C
+        found.append((active, new))
+    return found

@@ -9,7 +9,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
 from gateon import checkpoint
 
@@ -33,7 +33,7 @@ def same(one, other):
     return type(one) is type(other) and one == other
 
 
-@given(state=states)
+@given(state=st.dictionaries(keys, states, max_size=3))
 def test_whatever_is_saved_comes_back(state, tmp_path_factory):
     path = tmp_path_factory.mktemp("state") / "state.safetensors"
     checkpoint.save(state, path)
@@ -52,6 +52,18 @@ def test_tensors_that_share_memory_come_back_apart(tmp_path):
     back = checkpoint.load(tmp_path / "x")
     back["one"][0] = 9
     assert back["same"][0] == 0 and back["view"].tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("state", [{1: 2}, {None: 2}])
+def test_parts_without_names_are_refused(tmp_path, state):
+    with pytest.raises(TypeError, match=r"The parts of a state have names\."):
+        checkpoint.save(state, tmp_path / "x")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_tensor_of_a_kind_the_format_does_not_have_is_refused(tmp_path):
+    with pytest.raises(TypeError, match=r"A state holds real numbers, not torch\.complex64"):
+        checkpoint.save({"x": torch.ones(2, dtype=torch.complex64)}, tmp_path / "x")
 
 
 @pytest.mark.parametrize("value", [object(), {1, 2}, lambda: 0, b"bytes"])
@@ -83,7 +95,8 @@ def test_a_damaged_or_foreign_file_is_an_error_that_says_what_to_do(tmp_path, wr
     write(path)
     before = path.read_bytes()
     with pytest.raises(
-        ValueError, match=r"checkpoint.safetensors is damaged or no checkpoint of gateon: delete it to start anew\.$"
+        checkpoint.DamagedError,
+        match=r"checkpoint.safetensors is damaged or no checkpoint of gateon \(.+\): delete it to start anew\.$",
     ):
         checkpoint.load(path)
     assert path.read_bytes() == before
@@ -114,4 +127,73 @@ def test_the_file_is_synced_before_it_is_put_in_its_place(tmp_path, monkeypatch)
     monkeypatch.setattr(os, "fsync", lambda number: (order.append("sync"), fsync(number)))
     monkeypatch.setattr(os, "replace", lambda a, b: (order.append("replace"), replace(a, b)))
     checkpoint.save({"step": 1}, tmp_path / "state")
-    assert order == ["sync", "replace"]
+    assert order == ["sync", "replace", "sync"]  # the bytes, the name, the directory that holds the name
+
+
+def test_equal_states_give_equal_bytes_and_any_reader_of_safetensors_finds_the_tensors(tmp_path):
+    state = {"generator": torch.arange(5, dtype=torch.uint8), "weight": torch.eye(3).T[:, 1:], "half": torch.ones(3).half()}
+    for name in "ab":
+        checkpoint.save(state, tmp_path / name)
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+    assert sorted(map(str, load_file(tmp_path / "a").values())) == sorted(map(str, state.values()))
+
+
+def test_some_parts_can_be_read_alone(tmp_path):
+    path = tmp_path / "x"
+    checkpoint.save({"position": {"step": 3}, "learner": torch.ones(50)}, path)
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+    assert checkpoint.load(path, only=["position"]) == {"position": {"step": 3}}
+    with pytest.raises(checkpoint.DamagedError, match=r"the sha256 of tensor 0 differs"):
+        checkpoint.load(path)
+
+
+def test_every_flipped_bit_is_found(tmp_path):
+    path = tmp_path / "x"
+    state = {"position": {"step": 3, "pairs": {0: "a"}}, "learner": {"weight": torch.arange(3.0), "on": torch.tensor([True])}}
+    checkpoint.save(state, path)
+    whole = path.read_bytes()
+    for place in range(len(whole)):
+        for bit in (0, 5):
+            flipped = bytearray(whole)
+            flipped[place] ^= 1 << bit
+            path.write_bytes(flipped)
+            with pytest.raises(checkpoint.DamagedError):
+                checkpoint.load(path)
+
+
+@pytest.mark.parametrize("length", [0, 1, 7, 8, 9, 100, -100, -9, -1])
+def test_every_truncation_is_found(tmp_path, length):
+    path = tmp_path / "x"
+    checkpoint.save({"weight": torch.arange(30.0)}, path)
+    path.write_bytes(path.read_bytes()[:length])
+    with pytest.raises(checkpoint.DamagedError):
+        checkpoint.load(path)
+
+
+def test_a_checkpoint_of_a_newer_gateon_is_not_called_damaged(tmp_path, monkeypatch):
+    path = tmp_path / "x"
+    monkeypatch.setattr(checkpoint, "SCHEMA", 99)
+    checkpoint.save({"step": 1}, path)
+    monkeypatch.undo()
+    with pytest.raises(ValueError, match=r"x has schema 99, this gateon reads up to 2: update gateon to read it\.$") as refused:
+        checkpoint.load(path)
+    assert not isinstance(refused.value, checkpoint.DamagedError)
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, '{"a":' * 100_000, "1" * 5000, '{"pairs": [[[], 1]]}', "NaN"])
+def test_json_of_any_depth_or_length_fails_cleanly(tmp_path, text):
+    path = tmp_path / "x"
+    save_file({"w": torch.ones(1)}, path, metadata={"state": text})
+    with pytest.raises(checkpoint.DamagedError):
+        checkpoint.load(path)
+
+
+def test_a_header_that_announces_more_than_there_is_allocates_nothing(tmp_path):
+    path = tmp_path / "x"
+    header = b'{"0":{"dtype":"F32","shape":[1000000000000],"data_offsets":[0,4000000000000]}}'
+    for length in (len(header), 1 << 62):
+        path.write_bytes(length.to_bytes(8, "little") + header + bytes(8))
+        with pytest.raises(checkpoint.DamagedError):
+            checkpoint.load(path)

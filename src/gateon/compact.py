@@ -48,9 +48,12 @@ class Cut:
     def take(self, name: str, tensor: Tensor) -> Tensor:
         """A copy of the part of the tensor that is in the sub-network."""
         cut = self.slices.get(name, {})
+        if not cut:
+            return tensor.detach().clone()
+        channels_last = tensor.dim() == 4 and not tensor.is_contiguous() and tensor.is_contiguous(memory_format=torch.channels_last)
         for axis, indices in cut.items():
             tensor = tensor.index_select(axis, indices)
-        return tensor.detach() if cut else tensor.detach().clone()
+        return tensor.detach().contiguous(memory_format=torch.channels_last) if channels_last else tensor.detach()
 
     def put(self, name: str, whole: Tensor, part: Tensor) -> None:
         """Write a part back into its place."""

@@ -17,7 +17,7 @@ from .specification import Specification
 __all__ = ["compare", "isolated_accuracies", "run_specification"]
 
 # What changes a method and not the network, its data or its training.
-METHOD_ONLY = ("density", "rate", "epsilon", "floor", "relevance", "apply", "obstruct_head", "curves")
+METHOD_ONLY = ("density", "rate", "epsilon", "floor", "relevance", "apply", "obstruct_head", "prefer", "gate_penalty", "curves")
 
 
 def run_specification(
@@ -41,6 +41,7 @@ def run_specification(
         part=specification.part,
         isolated=alone,
         specification=specification.to_dict(),
+        defaults=Specification(specification.stream).to_dict(),
         progress=progress,
     )
     specification.save(out / "specification.toml")

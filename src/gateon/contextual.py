@@ -8,7 +8,7 @@ __all__ = ["Contextual", "contexts_of", "show_context"]
 
 
 class Contextual(nn.Module):
-    """A module with something of its own for every context. A learner sets `context` at a switch and asks for those that are missing.
+    """A module with something of its own for every context: a learner sets `context` at a switch, and adds those that are missing.
 
     Where contexts bring parameters they are added before the optimizer of that context is built, and `load_state_dict` must
     add what the state has more of.

@@ -12,6 +12,8 @@ from typing import Any, Literal
 
 __all__ = ["ContextDetector", "Probe", "Verdict"]
 
+LITTLE = 0.1  # of the first loss: less than that is no knowledge that could be lost
+
 Probe = Callable[[Sequence[int]], Sequence[float]]
 
 
@@ -39,7 +41,7 @@ class _Book:
     """What is known of the losses of one context."""
 
     running: float = math.nan  # their running average
-    deviation: float = 0.0  # the running average of the distance from one to the next
+    deviation: float = 0.0  # the running average of twice the rise from one to the next
     first: float = math.nan
     last: float = math.nan
     losses: int = 0
@@ -50,16 +52,17 @@ class _Book:
 class ContextDetector:
     """Finds the switches in a stream of losses, recognises contexts that return, and opens new ones.
 
-    A loss is suspect if it exceeds L + max((threshold - 1) |L|, spread * D, share * (L_0 - L)), with L the running loss of the context,
-    D the mean distance between successive losses, and L_0 what the context began with: it must stand out from the losses
-    themselves, from their noise, and from what was learned. After `window` suspects in a row all contexts are probed with the batches in
-    question, in the state before the first suspect. If the context at hand still fits, the network has changed and not the task (a
-    learning rate was raised, say): the alarm is dismissed. Otherwise the best fitting old context is reactivated, and if none
-    fits a new one begins. Suspects never enter the running loss.
+    A loss is suspect if it exceeds L + max(spread * D, min(P / 2, max((threshold - 1) |L|, share * P))), with L the running loss of
+    the context, P = L_0 - L what was learned since its first loss, and D the mean distance between successive losses: it must
+    stand out from the losses themselves, from what was learned, and from noise. After `window` suspects in a row it is settled
+    what has changed. If the last batch before them has become a suspect too, it is the network and not the task (a learning rate
+    was raised, say): the alarm is dismissed, as it is where the context at hand still fits. Otherwise the best fitting old
+    context is reactivated, and if none fits a new one begins. Suspects never enter the running loss, and are meant to be learned
+    only when it is settled where.
 
-    With `robust=False` it is the paper's Algorithm 1 (from the prose around it): a switch where the minimum of the last `window` losses
-    exceeds threshold * L, with one running loss for all contexts, which every loss enters; the first context whose loss is below
-    that is reactivated.
+    With `robust=False` it is the paper's Algorithm 1 (from the prose around it): a switch where the minimum of the last `window`
+    losses exceeds threshold * L, with one running loss for all contexts, which every loss enters; the first context whose loss is
+    below that is reactivated.
 
     Args:
         threshold: Theta, by what factor a loss must exceed the running loss.
@@ -101,14 +104,16 @@ class ContextDetector:
 
     def __post_init__(self) -> None:
         """Refuse what means nothing."""
-        _check(self.threshold > 1, f"threshold is above 1, not {self.threshold}: at 1 every loss is an alarm.")
-        _check(self.window >= 1, f"window is at least 1, not {self.window}.")
+        _check(
+            1 < self.threshold < math.inf, f"threshold is above 1 and finite, not {self.threshold}: at 1 every loss is an alarm."
+        )
+        _check(isinstance(self.window, int) and self.window >= 1, f"window is a whole number of at least 1, not {self.window}.")
         for name in ("loss_rate", "confidence_rate"):
             _check(0 < getattr(self, name) <= 1, f"{name} is above 0 and at most 1, not {getattr(self, name)}.")
         _check(0 <= self.confident < 1, f"confident is at least 0 and below 1, not {self.confident}: it would never be reached.")
         for name in ("spread", "share"):
             _check(0 <= getattr(self, name) < math.inf, f"{name} is at least 0, not {getattr(self, name)}.")
-        _check(self.fit > 0, f"fit is above 0, not {self.fit}.")
+        _check(0 < self.fit < math.inf, f"fit is above 0 and finite, not {self.fit}.")
         _check(self.max_contexts is None or self.max_contexts >= 1, f"max_contexts is at least 1, not {self.max_contexts}.")
         _check(self.when_full in ("error", "best"), f'when_full is "error" or "best", not {self.when_full!r}.')
         self.figures = {"switches": 0, "returns": 0, "dismissed": 0}
@@ -152,19 +157,20 @@ class ContextDetector:
         book = self._books[self.active]
         return book.confidence > self.confident and loss > self._limit(book, 1.0)
 
-    def update(self, loss: float, probe: Probe | None = None) -> Verdict:
+    def update(self, loss: float, probe: Probe | None = None, familiar: Callable[[], float] | None = None) -> Verdict:
         """Take the loss of a batch in the active context; the context the batch belongs to.
 
         Args:
             loss: of the batch, before it is learned.
             probe: gives the losses of that batch under the contexts it is asked for. Without one, no context can be recognised and
                 every switch opens a new one.
+            familiar: gives the loss that the last batch before the suspects has now.
         """
         _check(
             isinstance(loss, int | float) and math.isfinite(loss),
             f"The loss is {loss}: the detector takes finite numbers only; it is as it was before.",
         )
-        return self._update_robust(float(loss), probe) if self.robust else self._update_paper(float(loss), probe)
+        return self._update_robust(float(loss), probe, familiar) if self.robust else self._update_paper(float(loss), probe)
 
     def state_dict(self) -> dict[str, Any]:
         """What it knows, as numbers and lists."""
@@ -184,7 +190,7 @@ class ContextDetector:
 
     # Beyond the paper.
 
-    def _update_robust(self, loss: float, probe: Probe | None) -> Verdict:
+    def _update_robust(self, loss: float, probe: Probe | None, familiar: Callable[[], float] | None) -> Verdict:
         if not self.suspects(loss):
             self._suspects.clear()
             self._learn(loss)
@@ -192,7 +198,8 @@ class ContextDetector:
         if len(self._suspects) + 1 < self.window:
             self._suspects.append(loss)
             return Verdict(self.active, suspected=True)
-        found = self._best_fit(probe)
+        changed = familiar is not None and float(familiar()) > self._limit(self._books[self.active], 1.0)
+        found = self.active if changed else self._best_fit(probe)
         if found == self.active:
             self.figures["dismissed"] += 1
             self._books[found].running = loss  # the level of now: the next losses are compared with it
@@ -205,17 +212,20 @@ class ContextDetector:
         if probe is None:
             return None
         losses = [float(loss) for loss in probe(range(self.contexts))]
-        fitting = [k for k, (loss, book) in enumerate(zip(losses, self._books, strict=True)) if loss <= self._limit(book, self.fit)]
-        if fitting or not self._is_full():
-            return min(fitting, key=losses.__getitem__, default=None)
-        return min(range(self.contexts), key=losses.__getitem__)
+        limits = [self._limit(book, 1.0 if k == self.active else self.fit) for k, book in enumerate(self._books)]
+        fitting = [k for k, (loss, limit) in enumerate(zip(losses, limits, strict=True)) if loss <= limit]
+        if not fitting and self._reuses():
+            fitting = list(range(self.contexts))
+        return min(fitting, key=losses.__getitem__, default=None)
 
     def _limit(self, book: _Book, times: float) -> float:
         if math.isnan(book.running):
             return -math.inf  # nothing was learned in it yet: nothing can fit it
         learned = book.first - book.running
-        excess = max((self.threshold - 1) * abs(book.running), self.spread * book.deviation, self.share * learned)
-        return book.running + times * excess
+        excess = times * max((self.threshold - 1) * abs(book.running), self.share * learned)
+        if learned > LITTLE * abs(book.first):  # a loss that is still high cannot rise by much
+            excess = min(excess, learned / 2)
+        return book.running + max(excess, times * self.spread * book.deviation)
 
     def _learn(self, loss: float) -> None:
         book = self._books[self.active]
@@ -223,7 +233,7 @@ class ContextDetector:
         if book.losses == 1:
             book.running = book.first = book.last = loss
         rate = max(self.loss_rate, 2 / (book.losses + 1))  # the loss falls fastest at the beginning
-        book.deviation += rate * (abs(loss - book.last) - book.deviation)
+        book.deviation += rate * (2 * max(loss - book.last, 0.0) - book.deviation)
         book.running += rate * (loss - book.running)
         book.last = loss
         book.confidence += self.confidence_rate * (1 - book.confidence)
@@ -236,7 +246,7 @@ class ContextDetector:
         if self._exceeds_running(running, recent):
             losses = [] if probe is None else [float(value) for value in probe(range(self.contexts))]
             found = next((k for k, value in enumerate(losses) if value < self.threshold * running), None)
-            if found is None and self._is_full() and losses:
+            if found is None and losses and self._reuses():
                 found = losses.index(min(losses))
             if found != self.active:
                 verdict = self._switch_to(found)
@@ -261,7 +271,7 @@ class ContextDetector:
             _check(
                 not self._is_full(),
                 f"A new context is needed, and there are {self.contexts} already, which is max_contexts: raise it, "
-                'or choose when_full="best" to reuse the best fitting one.',
+                'or choose when_full="best", which reuses the best fitting one and needs a probe.',
             )
             context = self.contexts
             self._books.append(_Book())
@@ -273,6 +283,9 @@ class ContextDetector:
 
     def _is_full(self) -> bool:
         return self.max_contexts is not None and self.contexts >= self.max_contexts
+
+    def _reuses(self) -> bool:
+        return self._is_full() and self.when_full == "best"
 
 
 def _check(holds: bool, otherwise: str) -> None:

@@ -1,16 +1,36 @@
-"""The directory of a run: one process at a time, one run for ever."""
+"""The directory of a run: its checkpoints, its record, and that it is one run for ever."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
+import re
+import warnings
+from collections.abc import Collection, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from . import checkpoint
 from .record import Record
 
-__all__ = ["alone_in", "check_same", "finished_run", "folder_made"]
+__all__ = [
+    "CheckpointWarning",
+    "check_same",
+    "checkpoint_path",
+    "checkpoints",
+    "finished_run",
+    "folder_made",
+    "held_specification",
+    "keep_only",
+    "newest",
+]
+
+NAME = re.compile(r"checkpoint-([0-9]+)-([0-9]+)\.safetensors")
+OLD = "checkpoint.safetensors"  # the one name there was with schema 1
+
+
+class CheckpointWarning(RuntimeWarning):
+    """The last checkpoint was damaged, and the one before is used."""
 
 
 def folder_made(folder: Path) -> Path:
@@ -23,39 +43,81 @@ def folder_made(folder: Path) -> Path:
     return folder
 
 
-@contextmanager
-def alone_in(folder: Path) -> Iterator[None]:
-    """One run a directory at a time; the lock goes with the process that holds it."""
-    with open(folder / ".lock", "w") as lock:
+def checkpoint_path(folder: Path, task: int, step: int) -> Path:
+    """Where the checkpoint of a position is.
+
+    >>> checkpoint_path(Path("run"), 3, 120).as_posix()
+    'run/checkpoint-0003-000120.safetensors'
+    """
+    return folder / f"checkpoint-{task:04}-{step:06}.safetensors"
+
+
+def checkpoints(folder: Path) -> list[Path]:
+    """All there are, that of the furthest position first."""
+    found = [(int(name[1]), int(name[2]), path) for path in folder.iterdir() if (name := NAME.fullmatch(path.name))]
+    return [path for *_, path in sorted(found, reverse=True)] + [folder / OLD] * (folder / OLD).exists()
+
+
+def newest(folder: Path) -> tuple[Path, dict[str, Any]] | None:
+    """The furthest checkpoint that is whole, and its state; a damaged one before it is told, and an error if there is no other."""
+    damaged: list[checkpoint.DamagedError] = []
+    for path in checkpoints(folder):
         try:
-            import fcntl
+            state = checkpoint.load(path)
+        except checkpoint.DamagedError as reason:
+            damaged.append(reason)
+            continue
+        if damaged:
+            told = str(damaged[0]).rpartition(":")[0]
+            warnings.warn(f"{told}: going on from the one before, {path.name}.", CheckpointWarning, stacklevel=2)
+        return path, state
+    if damaged:
+        raise damaged[0]
+    return None
 
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except ImportError:  # no such locks on Windows
-            pass
-        except BlockingIOError as reason:
-            raise ValueError(
-                f"Another process is running in {folder}: wait for it, or choose another output directory."
-            ) from reason
-        yield
+
+def keep_only(folder: Path, kept: Collection[Path]) -> None:
+    """Remove all other checkpoints, and what a process that died left half-written."""
+    halves = [*folder.glob("checkpoint*.part"), *folder.glob("record.json.part")]
+    for path in [*checkpoints(folder), *halves]:
+        if path not in kept:
+            path.unlink(missing_ok=True)
 
 
-def finished_run(folder: Path, asked: Record) -> Record | None:
+def finished_run(folder: Path, asked: Record, defaults: Mapping[str, Any]) -> Record | None:
     """The record in the directory, if there is one; that of another run is an error."""
     path = folder / "record.json"
     if not path.exists():
         return None
     record = Record.load(path)
-    check_same(record.specification, record.data, asked, path)
+    check_same(record.specification, record.data, asked, path, defaults)
     return record
 
 
-def check_same(specification: dict[str, Any], data: dict[str, Any], asked: Record, path: Path) -> None:
-    """What was found must be the run asked for, on the same data: files may change, and stand-ins make room for the real ones."""
-    wanted = asked.specification
-    differs = next((key for key in {**wanted, **specification} if _plain(specification.get(key)) != _plain(wanted.get(key))), None)
+def held_specification(folder: Path) -> dict[str, Any]:
+    """What the run in a directory was asked for, finished or not."""
+    if (folder / "record.json").is_file():
+        return Record.load(folder / "record.json").specification
+    for path in checkpoints(folder) if folder.is_dir() else []:
+        with suppress(checkpoint.DamagedError):  # told when the run goes on
+            specification = checkpoint.load(path, only=["specification"]).get("specification")
+            if not isinstance(specification, dict):
+                raise ValueError(f"{path} is no checkpoint of a run: choose the directory of one.")
+            return specification
+    raise ValueError(f"{folder} holds no run to go on with: begin one with gateon run.")
+
+
+def check_same(
+    specification: Mapping[str, Any], data: Mapping[str, Any], asked: Record, path: Path, defaults: Mapping[str, Any]
+) -> None:
+    """What was found must be the run asked for, on the same data: files may change, and stand-ins make room for the real ones.
+
+    An older run did not know the options there are by now: it had their defaults.
+    """
+    wanted, held = asked.specification, {**defaults, **specification}
+    differs = next((key for key in {**wanted, **held} if _plain(held.get(key)) != _plain(wanted.get(key))), None)
     if differs is not None:
-        other = f"another run, with {differs} {specification.get(differs)!r} and not {wanted.get(differs)!r}"
+        other = f"another run, with {differs} {held.get(differs)!r} and not {wanted.get(differs)!r}"
     elif _plain(data.get("sha256")) != _plain(asked.data.get("sha256")):
         other = f"a run on other data, {data.get('name')} from {data.get('from')}"
     else:

@@ -40,7 +40,7 @@ class Gate(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """x times the active gains."""
-        if not torch.compiler.is_compiling():
+        if not torch.compiler.is_compiling() and not self.fired:
             self.fired = True
         units, dim = self.site.units, self.site.dim
         if self.site.in_front and x.shape[dim] != units:  # the reader sees every unit at several positions, flattened
@@ -50,15 +50,19 @@ class Gate(nn.Module):
     def gain(self, context: Tensor | None = None) -> Tensor:
         """sigma(v_k) ** power of one context or of several, (contexts, units)."""
         assert self.weight is not None
-        v = self.weight.index_select(0, self.context if context is None else context.to(self.weight.device))
+        rows = self.context if context is None else context.to(self.weight.device)
+        # One of one row, as in every sub-network, needs no selecting.
+        v = self.weight if self.weight.shape[0] == rows.shape[0] == 1 else self.weight.index_select(0, rows)
         sigma = torch.tanh(torch.relu(v))
         return sigma if self.power == 1 else sigma**self.power
 
     def gain_like(self, x: Tensor, dim: int | None = None) -> Tensor:
         """The active gains, shaped to multiply an activity x whose units are along `dim`."""
         dim, batch = (self.site.dim if dim is None else dim) % x.dim(), self.batch_dim % x.dim()
-        gain = self.gain().to(x.dtype)
-        rows = gain.shape[0]
+        gain = self.gain()
+        gain, rows = gain if gain.dtype == x.dtype else gain.to(x.dtype), gain.shape[0]
+        if rows == dim == x.dim() - 1 == 1:  # has its shape already
+            return gain
         if rows not in (1, x.shape[batch]) or (rows > 1 and batch == dim):
             raise ValueError(
                 f"{rows} contexts were given for a batch of {x.shape[batch]} at site {self.site.name!r}: "
@@ -87,7 +91,7 @@ class Gate(nn.Module):
                 "name the site with the layers that make these units."
             )
         gain = None if self.weight is None or self.off else self.gain_like(x, dim)
-        if not torch.is_grad_enabled() or (gain is None and self.tap is None):
+        if not torch.is_grad_enabled() or (self.tap is None and (gain is None or _is_plain(x))):
             return x if gain is None else x * gain
         if self.tap is not None and self.tap.device != x.device:
             self.tap.data = self.tap.data.to(x.device)
@@ -140,7 +144,7 @@ class _ObservedProduct(torch.autograd.Function):
         to_x = gradient * gain if ctx.needs_input_grad[0] else None
         rows = _as_rows(gain, dim, batch)
         # dL/dg_i per sample; times the gain it is the unit's contribution dL/dx_i x_i of the gated activity.
-        if len(rows) == 1:
+        if rows.shape[0] == 1:
             sums, squares = [], []
             for g, h in _few_samples(gradient, x, dim, batch):
                 per_gain = relevance.contributions(g, h, dim, batch)
@@ -159,11 +163,20 @@ class _ObservedProduct(torch.autograd.Function):
         return to_x, grad_gain, observed if ctx.needs_input_grad[2] else None, None, None, None
 
 
+def _is_plain(x: Tensor) -> bool:
+    """Whether autograd's own product does as well: half precision would round every term of the sum over samples."""
+    return x.dtype not in relevance.HALF and _in_one_piece(x)
+
+
+def _in_one_piece(x: Tensor) -> bool:
+    return torch.compiler.is_compiling() or x.numel() <= BLOCK
+
+
 def _few_samples(gradient: Tensor, x: Tensor, dim: int, batch: int) -> Iterator[tuple[Tensor, Tensor]]:
     """Some samples at a time: their product then stays in the cache, and no memory of the size of the activity is asked for."""
-    if batch == dim or torch.compiler.is_compiling():
+    if batch == dim or _in_one_piece(x):
         return iter([(gradient, x)])
-    some = max(1, BLOCK * x.shape[batch] // max(1, x.numel()))
+    some = max(1, BLOCK * x.shape[batch] // x.numel())
     return zip(gradient.split(some, batch), x.split(some, batch), strict=True)
 
 

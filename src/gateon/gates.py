@@ -42,12 +42,13 @@ class Gates:
     Made by `attach`; `gates_of(model)` finds it again. It holds no parameters of its own: those are in the model.
     """
 
-    def __init__(self, model: nn.Module, sites: list[Site], rows: Callable[[int, Site, int], Tensor]) -> None:
+    def __init__(self, model: nn.Module, sites: list[Site], rows: Callable[[int, Site, int, Tensor | None], Tensor]) -> None:
         self.model, self.sites = model, {site.name: site for site in sites}
         self.context: int | Tensor = 0
         self._learning = torch.tensor(0)  # the context switched to; `context` may be one that is only shown
         self.listeners: list[Listener] = []
         self.orphaned = False
+        self.prefers: Callable[[Site], Tensor | None] | None = None  # how likely its units are to be open at first
         self._rows = rows
         self._nesting = [m for m in model.modules() if isinstance(m, nn.TransformerEncoder) and m.use_nested_tensor]
 
@@ -120,8 +121,12 @@ class Gates:
         new = self.contexts
         for n, gate in enumerate(self.gates.values()):
             assert gate.weight is not None
-            row = self._rows(n, gate.site, new).to(gate.weight)
-            gate.weight.data = torch.cat([gate.weight.data, row[None]])
+            likely = None if self.prefers is None else self.prefers(gate.site)
+            row = self._rows(n, gate.site, new, likely).to(gate.weight)
+            before = gate.weight.data
+            # A loss that is still alive holds on to the old shape: only another dtype makes autograd forget it.
+            gate.weight.data = before.to(torch.float16 if before.dtype == torch.bfloat16 else torch.bfloat16)
+            gate.weight.data = torch.cat([before, row[None]])
             if gate.weight.grad is not None:
                 gate.weight.grad = torch.cat([gate.weight.grad, torch.zeros_like(row)[None]])
         for module in self.model.modules():
@@ -175,7 +180,7 @@ class Gates:
 
     def __getstate__(self) -> dict[str, Any]:
         """A copy has no listeners: the optimizer's hooks are not copied with it, so that obstruction must be asked for again."""
-        return self.__dict__ | {"listeners": [], "orphaned": self.orphaned or bool(self.listeners)}
+        return self.__dict__ | {"listeners": [], "prefers": None, "orphaned": self.orphaned or bool(self.listeners)}
 
 
 def attach(
@@ -277,6 +282,7 @@ def _initial_row(
     n: int,
     site: Site,
     context: int,
+    likely: Tensor | None = None,
     *,
     shares: Mapping[str, float],
     start: Literal["random", "open"] | float,
@@ -288,8 +294,12 @@ def _initial_row(
     if start == "open":
         return torch.full((units,), OPEN)
     generator = torch.Generator().manual_seed(int(np.random.SeedSequence((seed, n, context)).generate_state(1)[0]))
+    order = torch.randperm(units, generator=generator)
+    if likely is not None:  # drawn without replacement in proportion to it: the largest of log p + Gumbel noise
+        noise = torch.empty(units).exponential_(generator=generator).log()
+        order = (likely.detach().cpu().float().clamp_min(1e-6).log() - noise).argsort(descending=True)
     is_open = torch.zeros(units, dtype=torch.bool)
-    is_open[torch.randperm(units, generator=generator)[: max(1, round(shares[site.name] * units))]] = True
+    is_open[order[: max(1, round(shares[site.name] * units))]] = True
     size = torch.rand(units, generator=generator) * width if start == "random" else torch.full((units,), math.atanh(start))
     size = size.clamp_min(torch.finfo(torch.float32).tiny)  # an open gate at exactly 0 would be a closed one
     return torch.where(is_open, size, -size)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -48,102 +49,80 @@ class Learning(Protocol):
     def switch(self, context: int) -> bool:
         """Learn another context from now on; whether it is another one."""
 
-    def remember(self) -> Callable[[], None]:
-        """The way back to this moment."""
-
     def outputs_under(self, x: Any, contexts: Sequence[int]) -> Iterator[Tensor]:
         """Outputs for x in each of several contexts."""
 
 
-@dataclass
-class _Doubt:
-    """Batches that may be of another task, and the way back to the moment before the first of them was learned."""
-
-    go_back: Callable[[], None]
-    batches: list[tuple[Any, Tensor]]
+Batch = tuple[Any, Tensor]
 
 
 class Inference:
     """Finds the context of every batch that a learner observes.
 
-    While batches are in doubt they are learned in the context at hand. If it turns out that another task has begun, network,
-    optimizer and availabilities go back to the moment before the first of them, and the batches are learned in the right context: where
-    every switch is found, the result is that of known contexts to the bit.
+    A batch in doubt is not learned before it is sure where it belongs: then those in doubt are learned in order, in the context
+    at hand or in another. So nothing is ever learned in the wrong context, and where every switch is found, the result is that of
+    known contexts to the bit. At the end of a stream up to window - 1 batches may be left in doubt.
     """
 
     def __init__(self, detector: ContextDetector) -> None:
         self.detector = detector
-        self.doubt: _Doubt | None = None
+        self.doubted: list[Batch] = []
+        self.familiar: Batch | None = None  # of the last batch that was not in doubt
 
     def observe(self, learner: Learning, x: Any, y: Tensor) -> Observation:
-        """Find the context of a batch and learn it there."""
-        detector = self.detector
+        """Find the context of a batch and learn it there, if it is clear."""
+        detector, batches = self.detector, [*self.doubted, (x, y)]
         begun = learner.context is None and learner.switch(detector.active)
-        generator = torch.get_rng_state()
         loss, value, restore = learner.forward(x, y)
-        if not detector.suspects(value):
+        if not self.doubted and not detector.suspects(value):
+            learner.step(loss, value, restore)  # which may fail: the detector must not know of the batch then
             detector.update(value)
-            self.doubt = None
-            return Observation(learner.step(loss, value, restore), detector.active, begun)
+            self.familiar = _last_of([(x, y)])
+            return Observation(value, detector.active, begun)
         restore()
-        torch.set_rng_state(generator)
-        if self.doubt is None or not detector.robust:  # Algorithm 1 undoes nothing but the batch at hand
-            self.doubt = _Doubt(self._remember(learner), [])
-        self.doubt.batches.append((x, y))
-        verdict = detector.update(value, lambda contexts: self._probe(learner, contexts))
-        if verdict.switched:
-            return self._turn(learner, verdict.context)
-        if verdict.dismissed or not detector.robust:
-            self.doubt = None
-        return Observation(learner.step(*learner.forward(x, y)), detector.active, False)
+        del loss  # its graph would hold the gates to their number of contexts
+        verdict = detector.update(value, lambda contexts: self._losses(learner, _last_of(batches), contexts), self._now(learner))
+        self.doubted = deepcopy(batches) if verdict.suspected else []  # the caller may use its tensors for the next batch
+        if verdict.suspected:
+            return Observation(value, detector.active, False)
+        if not verdict.switched:
+            return Observation([learner.step(*learner.forward(*batch)) for batch in batches][-1], detector.active, False)
+        learner.switch(verdict.context)
+        if not detector.robust:
+            return Observation(learner.step(*learner.forward(x, y)), verdict.context, True)
+        seen = [self.observe(learner, *batch) for batch in batches][-1]
+        return Observation(seen.loss, seen.context, True)
 
-    def before_doubt(self, learner: Learning, state: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        """The state of the learner before the doubt, if there is one, with the batches in it: `resume` leads from there to now."""
-        if self.doubt is None:
-            return state() | {"contexts": self.detector.state_dict()}
-        now = self._remember(learner)
-        self.doubt.go_back()
-        trusted = state() | {"contexts": self.detector.state_dict(), "doubted": [list(batch) for batch in self.doubt.batches]}
-        now()
-        return trusted
+    def state_dict(self) -> dict[str, Any]:
+        """What the detector knows, and the batches it needs to go on."""
+        familiar = None if self.familiar is None else list(self.familiar)
+        return {"detector": self.detector.state_dict(), "doubted": [list(batch) for batch in self.doubted], "familiar": familiar}
 
-    def resume(self, learner: Learning, state: dict[str, Any]) -> None:
-        """Go on where `before_doubt` was asked for, the learner having been put there."""
-        self.detector.load_state_dict(state["contexts"])
-        self.doubt = None
-        for x, y in state.get("doubted", []):
-            self.observe(learner, x, y)
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take over what `state_dict` gave."""
+        self.detector.load_state_dict(state["detector"])
+        self.doubted = [(x, y) for x, y in state["doubted"]]
+        self.familiar = None if state["familiar"] is None else (state["familiar"][0], state["familiar"][1])
 
-    def _turn(self, learner: Learning, context: int) -> Observation:
-        assert self.doubt is not None
-        doubt, found = self.doubt, self.detector.state_dict()
-        doubt.go_back()
-        self.detector.load_state_dict(found)
-        self.doubt = None
-        learner.switch(context)
-        seen = [self.observe(learner, x, y) for x, y in doubt.batches]
-        return Observation(seen[-1].loss, seen[-1].context, True)
+    def _now(self, learner: Learning) -> Callable[[], float] | None:
+        """Gives the loss that the last batch before the doubt has now."""
+        familiar, active = self.familiar, self.detector.active
+        return None if familiar is None else lambda: self._losses(learner, familiar, [active])[0]
 
-    def _probe(self, learner: Learning, contexts: Sequence[int]) -> list[float]:
-        """The losses of the batches in doubt under contexts, in the state before the doubt."""
-        assert self.doubt is not None
-        now, batches = self._remember(learner), self.doubt.batches
-        self.doubt.go_back()
-        x, y = batches[-1]
-        if isinstance(x, Tensor):
-            x, y = torch.cat([x for x, _ in batches])[-PROBED:], torch.cat([y for _, y in batches])[-PROBED:]
-        losses = [learner.loss(outputs, y).item() for outputs in learner.outputs_under(x, contexts)]
-        now()
-        return losses
+    @staticmethod
+    def _losses(learner: Learning, batch: Batch, contexts: Sequence[int]) -> list[float]:
+        x, y = batch
+        return [learner.loss(outputs, y.to(outputs.device)).item() for outputs in learner.outputs_under(x, contexts)]
 
-    def _remember(self, learner: Learning) -> Callable[[], None]:
-        go_back, known = learner.remember(), self.detector.state_dict()
 
-        def back() -> None:
-            go_back()
-            self.detector.load_state_dict(known)
-
-        return back
+def _last_of(batches: list[Batch]) -> Batch:
+    """The last samples of some batches, as many as are probed; of the last batch where inputs cannot be joined."""
+    x, y = batches[-1]
+    if not isinstance(x, Tensor):
+        return {name: value[-PROBED:] for name, value in x.items()}, y[-PROBED:]
+    if len(x) < PROBED and all(other.shape[1:] == x.shape[1:] for other, _ in batches):
+        x, y = torch.cat([x for x, _ in batches]), torch.cat([y for _, y in batches])
+    return x[-PROBED:], y[-PROBED:]
 
 
 def recognised(outputs: Sequence[Tensor], *, each: bool) -> Recognition:

@@ -16,6 +16,7 @@ __all__ = ["Isolated"]
 
 class _Named(Method):
     name = "isolated"
+    label_at_test = True
 
     def __repr__(self) -> str:
         return "Isolated()"
@@ -36,6 +37,7 @@ class Isolated:
     """
 
     separate = True
+    contexts = None  # they are given
 
     def __init__(self, make: Callable[[], Learner]) -> None:
         self.method: Method = _Named()
@@ -54,9 +56,9 @@ class Isolated:
         """The optimizer of that network."""
         return self._learner.optimizer
 
-    def observe(self, x: Any, y: Tensor, context: int) -> Observation:
-        """Learn one batch."""
-        if context != self.context:
+    def observe(self, x: Any, y: Tensor, context: int | None = None) -> Observation:
+        """Learn one batch; without a context, in that of the batch before."""
+        if context is not None and context != self.context:
             self._learner, self.context = self._make(), context
         return self._learner.observe(x, y, context)
 

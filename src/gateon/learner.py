@@ -20,7 +20,6 @@ from .gates import gates_of
 from .infer import Inference, Observation, Recognition, recognised
 from .methods.base import Method
 from .methods.finetune import Finetune
-from .moment import remember
 from .norm import kept_statistics
 from .part import Part
 
@@ -43,8 +42,8 @@ class Learner:
         contexts: a detector that infers the context of each batch from its loss; None if `observe` is told the context.
         compact: False trains and evaluates at full width always. So it does by itself with weight decay, with optimizers that move
             weights without a gradient, and where nothing can be narrowed; `is_compact` tells.
-        keep_optimizer: go on with the same optimizer (not schedule) at a switch, at full width; a switch that adds parameters needs a
-            new one all the same.
+        keep_optimizer: go on with the same optimizer (not schedule) at a switch, at full width; a switch that adds parameters
+        needs a new one all the same.
 
     >>> from functools import partial
     >>> import gateon
@@ -94,6 +93,11 @@ class Learner:
             self.description["contexts"] = _shown(contexts)
         self._new_optimizer, self._new_schedule = optimizer, schedule
         self._adopt = self._method.prepare(model)
+        if contexts is not None and gates_of(model) is None and contexts_of(model) is None:
+            raise ValueError(
+                f"Under {self._method.name} a network is the same in every context, so that none can be inferred: "
+                "leave contexts= out, or choose a method that has contexts, such as GateON()."
+            )
         self._part: Part | None = None  # the sub-network being learned; None at full width
         self._shown: Part | None = None  # the sub-network evaluated last
         self._inference = None if contexts is None else Inference(contexts)
@@ -120,8 +124,8 @@ class Learner:
     def observe(self, x: Any, y: Tensor, context: int | None = None) -> Observation:
         """Learn one batch in a context; contexts that do not exist yet are added.
 
-        Without a context the detector finds it. What was learned in the wrong context before a switch was sure is undone, and those
-        batches are learned in the right one.
+        Without a context the detector finds it. A batch that may be of another task is not learned before that is sure, so that
+        nothing is learned in the wrong context.
 
         A loss that is not finite raises FloatingPointError; nothing is learned from that batch.
         """
@@ -166,7 +170,17 @@ class Learner:
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that decides how learning goes on: model, optimizer, schedule, method, detector, position, generator."""
-        return self._state() if self._inference is None else self._inference.before_doubt(self, self._state)
+        return {
+            "model": self.model.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "schedule": None if self.schedule is None else self.schedule.state_dict(),
+            "method": self.method.state_dict(),
+            "contexts": None if self._inference is None else self._inference.state_dict(),
+            "active": None if self._part is None else self._part.cut.active,
+            "step": self.steps,
+            "context": self.context,
+            "generator": torch.get_rng_state(),
+        }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on exactly where `state_dict` was taken, in a learner made with the same arguments."""
@@ -185,19 +199,7 @@ class Learner:
             self.schedule.load_state_dict(state["schedule"])
         torch.set_rng_state(state["generator"])
         if self._inference is not None:
-            self._inference.resume(self, dict(state))
-
-    def _state(self) -> dict[str, Any]:
-        return {
-            "model": self.model.state_dict(),
-            "optimizer": self.optimizer.state_dict(),
-            "schedule": None if self.schedule is None else self.schedule.state_dict(),
-            "method": self.method.state_dict(),
-            "active": None if self._part is None else self._part.cut.active,
-            "step": self.steps,
-            "context": self.context,
-            "generator": torch.get_rng_state(),
-        }
+            self._inference.load_state_dict(state["contexts"])
 
     # What inference asks for, too.
 
@@ -207,7 +209,12 @@ class Learner:
         network = self._network
         if not network.training:
             network.train()
-        restore = kept_statistics(network)
+        put_back, generator = kept_statistics(network), torch.get_rng_state()
+
+        def restore() -> None:
+            put_back()
+            torch.set_rng_state(generator)
+
         loss = self._loss_of(x, y)
         value = loss.item()
         if not math.isfinite(value):
@@ -234,20 +241,6 @@ class Learner:
         self.steps += 1
         return value
 
-    def remember(self) -> Callable[[], None]:
-        """The way back to this moment of learning the context at hand."""
-        self._write_back()
-        availability = self._method if self._part is None else self._part.availability
-        go_back = remember(self._network, self.optimizer, self.schedule, [] if availability is None else [availability])
-        steps, generator = self.steps, torch.get_rng_state()
-
-        def back() -> None:
-            go_back()
-            self.steps = steps
-            torch.set_rng_state(generator)
-
-        return back
-
     @torch.no_grad()
     def outputs_under(self, x: Any, contexts: Sequence[int]) -> Iterator[Tensor]:
         """Outputs for x in each of several contexts: sub-networks in turn, or where there are none, all in one batched pass."""
@@ -262,17 +255,13 @@ class Learner:
                 yield from self._outputs(network, x.repeat(len(some), *[1] * (x.dim() - 1))).float().cpu().split(len(x))
 
     def _write_back(self) -> None:
-        if self._part is not None and self._part.step != self.steps and not self._doubts():
+        if self._part is not None and self._part.step != self.steps:
             self._part.write_back()
             self._part.step = self.steps
 
     @property
     def _network(self) -> nn.Module:
         return self._whole if self._part is None else self._part.network
-
-    def _doubts(self) -> bool:
-        """Whether what is being learned may have to be undone: until then the whole stays as it was."""
-        return self._inference is not None and self._inference.doubt is not None
 
     def _contexts(self) -> int:
         gates = gates_of(self._whole)
@@ -324,6 +313,7 @@ class Learner:
             self._shown = self._shown if self._shown is not None and self._shown.cut.context == context else None
             self._shown = self._shown or Part.shown(self.model, self.method, context)
             if self._shown is not None:
+                show_context(self._shown.network, context)
                 self._shown.network.eval()
                 yield self._shown.network
                 return
@@ -348,7 +338,11 @@ class Learner:
 
     def _loss_of(self, x: Any, y: Tensor) -> Tensor:
         outputs = self._outputs(self._network, x)
-        loss = self.loss(outputs.float() if self.precision == "bf16" else outputs, y.to(outputs.device))
+        try:
+            loss = self.loss(outputs.float() if self.precision == "bf16" else outputs, y.to(outputs.device))
+        except IndexError as reason:
+            found = f"Labels go up to {int(y.max())}, and the network has {outputs.shape[-1]} outputs"
+            raise ValueError(f"{found}: give it an output for each class.") from reason
         penalty = self._method.penalty(self._network)
         return loss if penalty is None else loss + penalty
 

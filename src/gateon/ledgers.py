@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor, nn
 
+from . import relevance
 from .layers import spread
 from .observers import Observer
 from .relevance import at_least_float32
@@ -19,6 +20,7 @@ from .sites import Site
 
 __all__ = ["ParameterLedger", "UnitLedger"]
 
+NOTHING = 1e-30  # a sum of relevances that cannot be normalised in float32: none of them tells anything
 BLOCK = 1 << 18  # elements: small enough for several operations in a row to stay in the cache
 
 
@@ -72,7 +74,7 @@ class UnitLedger:
 
     def advance(self, total: float, epsilon: float, floor: float) -> None:
         """A <- clip(A (1 - rate (mu - epsilon)), floor, 1)."""
-        if self._mu is not None and total > 0:
+        if self._mu is not None and total > NOTHING:
             _move(self.running, self._mu, self.whole / total, self.rate, epsilon, floor)
             self.advances += 1
         self._mu = None
@@ -142,16 +144,15 @@ class ParameterLedger:
         parts = []
         for p in moved:
             for g, theta in _blocks(_dense(p), p):
-                wide = self.running[p].dtype
-                mu = (g.to(wide) * theta.to(wide)).square_()
+                mu = relevance.parameter_gradient(g, theta)
                 parts.append(mu.sum())
                 if p.numel() <= BLOCK:  # what is small enough is kept for `advance`, what is not is cheaper to compute again
-                    self._mu[p] = mu.view_as(p)
+                    self._mu[p] = mu
         return parts[0] if len(parts) == 1 else torch.stack(parts).sum()
 
     def advance(self, total: float, epsilon: float, floor: float) -> None:
         """`availability.update` in place, block by block, with mu = (gradient * parameter)^2 / mean."""
-        if not total > 0:
+        if not total > NOTHING:
             return
         moved = [p for p in self.names if p.grad is not None]
         per_mean = sum(self.whole[p] for p in moved) / total
@@ -161,7 +162,7 @@ class ParameterLedger:
                 _move(self.running[p], self._mu[p], per_mean, self.rate, epsilon, floor)
                 continue
             for A, theta, gradient in _blocks(self.running[p], p, _dense(p)):
-                _move(A, (gradient.to(A.dtype) * theta.to(A.dtype)).square_(), per_mean, self.rate, epsilon, floor)
+                _move(A, relevance.parameter_gradient(gradient, theta), per_mean, self.rate, epsilon, floor)
 
     def stepped(self) -> None:
         """The step is over: with apply="step" the next one uses the availabilities of now."""
@@ -189,14 +190,17 @@ class ParameterLedger:
 
     def to(self, device: torch.device) -> None:
         """Follow the model to another device."""
-        for parameter in self.names:
-            self.running[parameter] = self.running[parameter].to(device)
-            self.applied[parameter] = self.applied[parameter].to(device)
+        if next(iter(self.running.values())).device != device:
+            self.running = {p: A.to(device) for p, A in self.running.items()}
+            self.applied = {p: A.to(device) for p, A in self.applied.items()}
 
 
 def _move(A: Tensor, mu: Tensor, per_mean: float, rate: float, epsilon: float, floor: float) -> None:
-    """`availability.update` in place, with mu still to be normalised; mu is used up."""
-    A.mul_(mu.mul_(-rate * per_mean).add_(1 + rate * epsilon)).clamp_(floor, 1)
+    """`availability.update` in place, with mu still to be normalised."""
+    growth = 1 + rate * epsilon
+    if growth != 1:
+        A.mul_(growth)
+    A.addcmul_(A, mu, value=-rate * per_mean / growth).clamp_(floor, 1)
 
 
 def _dense(parameter: nn.Parameter) -> Tensor:
@@ -207,6 +211,6 @@ def _dense(parameter: nn.Parameter) -> Tensor:
 def _blocks(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
     """The same pieces of equally shaped tensors."""
     if tensors[0].numel() > BLOCK and all(t.is_contiguous() for t in tensors):
-        yield from zip(*(t.detach().view(-1).split(BLOCK) for t in tensors), strict=True)
+        yield from zip(*(t.view(-1).split(BLOCK) for t in tensors), strict=True)
     else:
-        yield tuple(t.detach() for t in tensors)
+        yield tensors

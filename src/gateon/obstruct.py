@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any, Literal
 
 import torch
@@ -17,9 +18,10 @@ from torch.optim import Optimizer
 
 from . import availability
 from .gates import Gates
+from .layers import spread
 from .ledgers import ParameterLedger, UnitLedger
 from .observers import Relevance, observer
-from .sites import matching
+from .sites import Site, matching
 
 __all__ = ["Obstruction", "Rules", "View", "obstruct"]
 
@@ -125,6 +127,9 @@ class Obstruction:
         self.optimizers: list[Optimizer] = []
         self._owners: dict[nn.Parameter, list[UnitLedger | ParameterLedger]] = {}
         self._frozen: set[nn.Parameter] = set()
+        self._gate_weights = {gate.weight for gate in gates.gates.values()}
+        self._scales: dict[nn.Parameter, Tensor] = {}  # in the step under way: what is scaled, and by how much
+        self._rows: list[nn.Parameter] = []  # in the step under way: gates of several contexts
         self._before: dict[nn.Parameter, Tensor] = {}
         self._measured: list[UnitLedger | ParameterLedger] = []
         self._stepped: list[Optimizer] = []
@@ -152,6 +157,20 @@ class Obstruction:
     def applied(self) -> dict[str, Tensor]:
         """The A that scales updates now: the running one, or that of the last switch."""
         return {name: applied for ledger in self.ledgers() for name, _, applied in ledger.entries()}
+
+    def room(self, site: Site) -> Tensor | None:
+        """How available each unit of a site is: its A, or the mean over the parameters it reads by; None if not known."""
+        for ledger in self.ledgers():
+            if ledger.site.name != site.name:
+                continue
+            if isinstance(ledger, UnitLedger):
+                return ledger.running
+            for parameter, name in ledger.names.items():
+                module, _, part = name.rpartition(".")
+                shaped = spread(self.gates.model.get_submodule(module), part, torch.ones(site.units))
+                if parameter.dim() > 1 and shaped is not None and shaped.numel() == site.units:
+                    return ledger.running[parameter].movedim(shaped.shape.index(site.units), 0).flatten(1).mean(1)
+        return None
 
     def saturation(self, threshold: float = 0.05) -> dict[str, tuple[float, float]]:
         """By site: the share of its units or parameters below the threshold, and the room left (mean availability)."""
@@ -247,8 +266,7 @@ class Obstruction:
 
     def _freeze(self) -> None:
         """Hold the availability of the parameters that match at 0."""
-        gate_weights = {gate.weight for gate in self.gates.gates.values()}
-        named = {n: p for n, p in self.gates.model.named_parameters(remove_duplicate=False) if p not in gate_weights}
+        named = {n: p for n, p in self.gates.model.named_parameters(remove_duplicate=False) if p not in self._gate_weights}
         for pattern in self.rules.frozen:
             self._frozen.update(named[name] for name in matching(pattern, named, "parameter"))
 
@@ -285,29 +303,28 @@ class Obstruction:
             self._finish()
         if not self._stepped:  # several optimizers share one backward pass: it is read before the first of them moves anything
             self._measure()
-        for parameter in self._parameters(optimizer):
-            if not self._is_plastic(parameter):
-                if self.rules.scale == "gradient":
-                    assert parameter.grad is not None
-                    parameter.grad.mul_(self._scale_of(parameter))
-                else:
-                    self._remember(parameter)
-        for weight in self._gate_weights(optimizer):
-            self._remember(weight)
+        moving = [p for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
+        self._scales = {p: self._scale_of(p) for p in moving if not self._is_plastic(p)}
+        self._rows = [p for p in moving if p in self._gate_weights and p.shape[0] > 1]
+        if self.rules.scale == "gradient":
+            for parameter, A in self._scales.items():
+                assert parameter.grad is not None
+                parameter.grad.mul_(A)
+            self._scales.clear()
+        for parameter in (*self._scales, *self._rows):
+            self._remember(parameter)
         return args, kwargs
 
     @torch.no_grad()
     def _after_step(self, optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if _overflowed(optimizer):
             return
-        for parameter in self._parameters(optimizer):
-            if self.rules.scale == "update" and not self._is_plastic(parameter):
-                torch.lerp(self._before[parameter], parameter, self._scale_of(parameter), out=parameter)
-        for weight in self._gate_weights(optimizer):
+        for parameter, A in self._scales.items():
+            torch.lerp(self._before[parameter], parameter, A, out=parameter)
+        for weight in self._rows:
             # Contexts that took no part have no gradient: momentum and decay must not move them either.
             assert weight.grad is not None
-            idle = weight.grad.eq(0).all(1, keepdim=True)
-            weight.copy_(torch.where(idle, self._before[weight], weight))
+            torch.where(weight.grad.any(1, keepdim=True), weight, self._before[weight], out=weight)
         self._stepped.append(optimizer)
         if len(self._stepped) == len(self.optimizers):
             self._finish()
@@ -319,7 +336,7 @@ class Obstruction:
         for ledger in ledgers:
             ledger.to(device)
             if (measured := ledger.measure()) is not None:
-                sums[ledger] = measured.double()
+                sums[ledger] = measured
         totals = torch.stack(list(sums.values())).tolist() if sums else []
         for ledger, total in zip(sums, totals, strict=True):
             if not total < float("inf"):
@@ -339,17 +356,14 @@ class Obstruction:
         self.steps += 1
 
     def _is_plastic(self, parameter: nn.Parameter) -> bool:
-        return parameter not in self._frozen and all(o.is_plastic(parameter) for o in self._owners[parameter])
+        return parameter not in self._frozen and all(o.is_plastic(parameter) for o in self._owners.get(parameter, ()))
 
     def _scale_of(self, parameter: nn.Parameter) -> Tensor:
         """The availability of a parameter, the smallest where it is owned more than once."""
         if parameter in self._frozen:
             return torch.zeros((), device=parameter.device, dtype=parameter.dtype)
-        scales = [owner.scale_of(parameter) for owner in self._owners[parameter]]
-        smallest = scales[0]
-        for other in scales[1:]:
-            smallest = torch.minimum(smallest, other)
-        return smallest.to(parameter.dtype)
+        smallest = reduce(torch.minimum, [owner.scale_of(parameter) for owner in self._owners[parameter]])
+        return smallest if smallest.dtype == parameter.dtype else smallest.to(parameter.dtype)
 
     def _remember(self, parameter: nn.Parameter) -> None:
         kept = self._before.get(parameter)
@@ -357,20 +371,6 @@ class Obstruction:
             self._before[parameter] = parameter.detach().clone()
         else:
             kept.copy_(parameter)
-
-    def _parameters(self, optimizer: Optimizer) -> Iterator[nn.Parameter]:
-        """The optimizer's parameters that have an availability and are about to move."""
-        for group in optimizer.param_groups:
-            for p in group["params"]:
-                if p.grad is not None and (p in self._owners or p in self._frozen):
-                    yield p
-
-    def _gate_weights(self, optimizer: Optimizer) -> Iterator[nn.Parameter]:
-        if self.gates.contexts > 1:
-            held = {p for group in optimizer.param_groups for p in group["params"]}
-            for gate in self.gates.gates.values():
-                if gate.weight in held and gate.weight is not None and gate.weight.grad is not None:
-                    yield gate.weight
 
     def ledgers(self) -> list[UnitLedger | ParameterLedger]:
         """Every ledger: of units, then of parameters."""

@@ -11,7 +11,8 @@ from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from types import NoneType, UnionType
+from typing import Any, get_args, get_origin, get_type_hints
 
 import torch
 
@@ -21,6 +22,7 @@ from .checkpoint import whole_file
 __all__ = ["SCHEMA", "Record", "environment"]
 
 SCHEMA = 1
+LARGEST = 1 << 28  # bytes of a record: that of 5,000 tasks has half as many
 
 
 @dataclass
@@ -32,7 +34,9 @@ class Record:
         specification: what was asked for.
         data: where the data came from, with its sha256.
         tasks: their names, in order.
-        contexts: the context each task was learned in.
+        identities: which task each one is; one that returns has the number it had before.
+        contexts: the context each task was learned in; where contexts are inferred, the one it ended in.
+        switches: where contexts are inferred, [task, step, context] of each switch that was found.
         accuracy: accuracy[k][j] on task j after training task k; None where it was not measured.
         macro_f1: the same for macro-F1.
         seconds: for each task, {"train": ..., "evaluate": ...}.
@@ -49,7 +53,9 @@ class Record:
     specification: dict[str, Any]
     data: dict[str, Any]
     tasks: list[str] = field(default_factory=list)
+    identities: list[int] = field(default_factory=list)
     contexts: list[int] = field(default_factory=list)
+    switches: list[list[int]] = field(default_factory=list)
     accuracy: list[list[float | None]] = field(default_factory=list)
     macro_f1: list[list[float | None]] = field(default_factory=list)
     seconds: list[dict[str, float]] = field(default_factory=list)
@@ -76,21 +82,55 @@ class Record:
     def load(cls, path: Path) -> Record:
         """Read a record; one of a newer format, or no record at all, is an error."""
         try:
+            if Path(path).stat().st_size > LARGEST:
+                raise ValueError("it is too large")
             content = json.loads(Path(path).read_text(encoding="utf-8"))
-            schema = int(content["schema"])
+            schema = content["schema"]
+            if type(schema) is not int:
+                raise TypeError("its schema is no number")
             if schema > SCHEMA:
                 raise _NewerError(f"{path} has schema {schema}, this gateon reads up to {SCHEMA}: update gateon to read it.")
             record = cls(**{f.name: content[f.name] for f in fields(cls) if f.name in content})
+            _check(record)
             record.summary  # noqa: B018 (a record whose figures cannot be read is a damaged one)
         except _NewerError:
             raise
-        except (ValueError, KeyError, TypeError, AttributeError) as reason:
+        except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError) as reason:
             raise ValueError(f"{path} is no record of gateon, or a damaged one: move it away.") from reason
         return record
 
 
 class _NewerError(ValueError):
     pass
+
+
+def _check(record: Record) -> None:
+    """Refuse what is not of the annotated kind, and tables that would take more room than the file did."""
+    for name, hint in get_type_hints(Record).items():
+        if not _fits(getattr(record, name), hint):
+            raise TypeError(f"its {name} are of another kind")
+    for rows in (record.accuracy, record.macro_f1):
+        if any(not k < len(row) <= len(rows) for k, row in enumerate(rows)):
+            raise ValueError("its tables have gaps")
+
+
+def _fits(value: Any, kind: Any) -> bool:
+    """Whether a value read from JSON is what an annotation says.
+
+    >>> _fits([{"train": 1}], list[dict[str, float]]), _fits([None], list[float])
+    (True, False)
+    """
+    if kind is Any:
+        return True
+    if get_origin(kind) is UnionType:
+        return any(_fits(value, part) for part in get_args(kind))
+    if get_origin(kind) is list:
+        return isinstance(value, list) and all(_fits(item, get_args(kind)[0]) for item in value)
+    if get_origin(kind) is dict:
+        return isinstance(value, dict) and all(_fits(item, get_args(kind)[1]) for item in value.values())
+    if kind in (float, int):
+        return isinstance(value, (int, float) if kind is float else int) and not isinstance(value, bool)
+    return value is None if kind is NoneType else isinstance(value, kind)
 
 
 def _square(rows: list[list[float | None]]) -> list[list[float]]:

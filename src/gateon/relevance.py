@@ -17,6 +17,8 @@ __all__ = [
     "unit_gradient",
 ]
 
+HALF = (torch.float16, torch.bfloat16)
+
 
 def contributions(gradient: Tensor, x: Tensor, unit_dim: int = -1, batch_dim: int = 0) -> Tensor:
     """What each unit contributes to the loss of each sample: the sum of dL/dx * x over positions, (samples, units).
@@ -54,7 +56,7 @@ def parameter_gradient(gradient: Tensor, parameter: Tensor) -> Tensor:
     >>> parameter_gradient(torch.tensor([1.0, 2.0]), torch.tensor([3.0, 0.5]))
     tensor([9., 1.])
     """
-    return (_wide(gradient) * _wide(parameter)).square()
+    return (_wide(gradient) * _wide(parameter)).square_()
 
 
 def outgoing(reader: nn.Module, units: int) -> Tensor:
@@ -120,8 +122,8 @@ def _over_positions(values: Tensor, unit_dim: int, batch_dim: int, *, mean: bool
 
 def at_least_float32(dtype: torch.dtype) -> torch.dtype:
     """The precision of relevance and availability: squares of gradients leave the range of half precision."""
-    return torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype
+    return torch.float32 if dtype in HALF else dtype
 
 
 def _wide(x: Tensor) -> Tensor:
-    return x.to(at_least_float32(x.dtype))
+    return x.float() if x.dtype in HALF else x

@@ -2,72 +2,55 @@
 
 from __future__ import annotations
 
-import signal
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from . import checkpoint, metrics
-from .folder import alone_in, check_same, finished_run, folder_made
+from .folder import check_same, checkpoint_path, finished_run, folder_made, keep_only, newest
 from .gates import gates_of
 from .isolated import Isolated
-from .learner import Learner
+from .learner import Learner, Observation
+from .lock import alone_in
 from .methods.gateon import GateON
+from .progress import Progress, Quiet
 from .record import Record, environment
+from .stopping import Interrupted, Stop, Terminated, stoppable
 from .streams import Split, Stream
+from .zoo import Zoo
 
-__all__ = ["Interrupted", "Progress", "Quiet", "run"]
+__all__ = ["AnyLearner", "Interrupted", "Progress", "Quiet", "Terminated", "run"]
 
 Schedule = Literal["all", "last"]
-CHEAP = 0.2  # seconds
+AnyLearner = Learner | Isolated | Zoo
+SAVE_EVERY = 60.0  # seconds between checkpoints
+SPARING = 50  # times what the last checkpoint took must lie before the next: they cost no more than 2 %
+# What is kept of the record while it grows, but for times.
+KEPT = ("tasks", "identities", "contexts", "switches", "accuracy", "macro_f1", "density", "availability", "curves", "isolated")
 
 
-class Interrupted(KeyboardInterrupt):
-    """The user stopped a run; it was saved, and the same call goes on."""
+@dataclass(frozen=True)
+class _Budget:
+    """How much is learned, in which order, what is measured, and how often it is saved."""
 
-
-class Progress(Protocol):
-    """Who is told how a run goes."""
-
-    def begin(self, name: str, tasks: int, steps: int, at: int) -> None:
-        """A run of so many tasks and steps each begins, or goes on at a step."""
-
-    def step(self, task: int, step: int, loss: float) -> None:
-        """One batch was learned."""
-
-    def task(self, task: int, name: str, accuracies: list[float | None], seconds: float) -> None:
-        """A task was learned and the tasks so far measured."""
-
-    def end(self) -> None:
-        """The run is over, or was stopped."""
-
-
-class Quiet:
-    """Tells nobody."""
-
-    def begin(self, name: str, tasks: int, steps: int, at: int) -> None:
-        """Nothing."""
-
-    def step(self, task: int, step: int, loss: float) -> None:
-        """Nothing."""
-
-    def task(self, task: int, name: str, accuracies: list[float | None], seconds: float) -> None:
-        """Nothing."""
-
-    def end(self) -> None:
-        """Nothing."""
+    steps: int
+    batch: int
+    seed: int
+    evaluate: Schedule | int
+    curves: int | None
+    save_every: float | None
+    keep: bool
 
 
 def run(
     stream: Stream,
-    learner: Learner | Isolated,
+    learner: AnyLearner,
     out: str | Path | None = None,
     *,
     steps: int = 250,
@@ -79,7 +62,9 @@ def run(
     isolated: list[float] | None = None,
     specification: dict[str, Any] | None = None,
     progress: Progress | None = None,
-    save_every: float = 60.0,
+    save_every: float | None = None,
+    keep: bool = True,
+    defaults: Mapping[str, Any] | None = None,
 ) -> Record:
     """Learn every task of the stream in turn, measure, and write the record.
 
@@ -96,7 +81,10 @@ def run(
         isolated: accuracies of networks that learned one task each, for the accuracy deviation.
         specification: what to write into the record; by default stream, method and budget.
         progress: who is told how it goes.
-        save_every: seconds between checkpoints; where one costs little it is written after every task, too.
+        save_every: seconds between checkpoints. By default 60, or more where they would cost more than 2 % of the time, and after
+            every task where they cost less.
+        keep: leave the last checkpoint beside the record when the run is finished.
+        defaults: of the options of the specification, for runs from before there was an option.
 
     >>> from functools import partial
     >>> import gateon
@@ -111,115 +99,146 @@ def run(
     told = progress or Quiet()
     asked = specification or _described(stream, learner, steps, batch, seed, evaluate, curves, part)
     fresh = Record(f"{stream.name} {learner.method.name}", asked, stream.source, isolated=isolated, part=part)
+    budget = _Budget(steps, batch, seed, evaluate, curves, save_every, keep)
     if out is None:
-        return _Run(stream, learner, fresh, None, steps, batch, seed, evaluate, curves, told, save_every).go()
+        return _Run(stream, learner, fresh, budget, told).go()
     folder = folder_made(Path(out))
     with alone_in(folder):
-        finished = finished_run(folder, fresh)
-        if finished is not None:
-            if isolated is not None and finished.isolated != isolated:
-                finished.isolated = isolated
-                finished.save(folder / "record.json")
-            return finished
-        return _Run(stream, learner, fresh, folder, steps, batch, seed, evaluate, curves, told, save_every).go()
+        finished = finished_run(folder, fresh, defaults or {})
+        if finished is None:
+            return _Run(stream, learner, fresh, budget, told, folder, defaults or {}).go()
+        if isolated is not None and finished.isolated != isolated:
+            finished.isolated = isolated
+            finished.save(folder / "record.json")
+        return finished
 
 
 class _Run:
     def __init__(
         self,
         stream: Stream,
-        learner: Learner | Isolated,
+        learner: AnyLearner,
         record: Record,
-        folder: Path | None,
-        steps: int,
-        batch: int,
-        seed: int,
-        evaluate: Schedule | int,
-        curves: int | None,
+        budget: _Budget,
         progress: Progress,
-        save_every: float,
+        folder: Path | None = None,
+        defaults: Mapping[str, Any] | None = None,
     ) -> None:
-        self.stream, self.learner, self.record, self.folder = stream, learner, record, folder
-        self.steps, self.batch, self.seed, self.evaluate, self.curves = steps, batch, seed, evaluate, curves
-        self.progress, self.save_every = progress, save_every
+        self.stream, self.learner, self.record, self.budget = stream, learner, record, budget
+        self.progress, self.folder, self.defaults = progress, folder, defaults or {}
         self.task = self.step = 0
+        self.ended = False  # whether the method was told that the task is over
+        self.identities: list[int] = []  # of the tasks so far, to recognise one that returns
         self.trained = 0.0  # seconds of the current task
         self.saved, self.saving = time.monotonic(), 0.0  # when it was last saved, and how long that took
-        self.identities: list[int] = []  # of the tasks so far, to recognise one that returns
+        self.last: Path | None = None  # the last whole checkpoint
+        self.stop = Stop()
 
     def go(self) -> Record:
         self._resume()
-        self.progress.begin(self.record.name, len(self.stream), self.steps, self.task * self.steps + self.step)
+        at = self.task * self.budget.steps + self.step
+        self.progress.begin(self.record.name, len(self.stream), self.budget.steps, at)
         try:
-            with _interruptible() as stopped:
+            with stoppable() as self.stop:
                 while self.task < len(self.stream):
-                    self._learn(stopped)
+                    self._learn()
                     self._measure()
-                    self.task, self.step, self.trained = self.task + 1, 0, 0.0
-                    if self.saving < CHEAP or time.monotonic() - self.saved > self.save_every:
+                    self.task, self.step, self.ended, self.trained = self.task + 1, 0, False, 0.0
+                    if self._due(after_task=True):
                         self._save()
                 self._finish()
-        except (ValueError, FloatingPointError):  # in the data or the loss, between two steps: what was learned before stays
+        except checkpoint.WriteError:  # trying again would not help; what was written before stays
+            raise
+        except (ValueError, OSError, FloatingPointError):  # in the data or the loss, between two steps: what was learned stays
             if self.task or self.step:
                 self._save()
             raise
+        except (MemoryError, RuntimeError) as reason:  # in the middle of a step, which must not be saved
+            if not _out_of_memory(reason):
+                raise
+            raise MemoryError(
+                f"Memory ran out after step {self.step} of task {self.task + 1}; checkpoints written before are whole. "
+                "Free memory and give the same command to go on, or begin a run with a smaller batch or network elsewhere."
+            ) from reason
         finally:
             self.progress.end()
-        if stopped.is_set():  # after the last step: the run is whole, but whoever stopped it wants nothing further
-            raise Interrupted
+        if self.stop:  # after the last step: the run is whole, but whoever stopped it wants nothing further
+            raise self.stop.reason
         return self.record
 
     def _finish(self) -> None:
         self.record.environment = environment()
-        if self.folder is not None:
-            self.record.save(self.folder / "record.json")
-            (self.folder / "checkpoint.safetensors").unlink(missing_ok=True)
+        if self.folder is None:
+            return
+        if self.budget.keep:
+            self._save()
+            keep_only(self.folder, [self.last] if self.last else [])
+        self.record.save(self.folder / "record.json")
+        if not self.budget.keep:
+            keep_only(self.folder, [])
 
-    def _learn(self, stopped: threading.Event) -> None:
-        task = self.stream[self.task]
+    def _learn(self) -> None:
+        task, budget = self.stream[self.task], self.budget
         if len(self.record.contexts) <= self.task:
             if task.identity not in self.identities:
                 self.identities.append(task.identity)
-            self.record.contexts.append(self.identities.index(task.identity))
+            self.record.identities.append(self.identities.index(task.identity))
+            self.record.contexts.append(self.record.identities[-1])  # where contexts are inferred, until one is found
             self.record.tasks.append(task.name)
             self.record.curves.append([])
-        if self.batch > len(task.train):
+        if budget.batch > len(task.train):
             samples = f"the {len(task.train)} training samples of task {task.name!r}"
-            raise ValueError(f"A batch of {self.batch} is larger than {samples}: choose a smaller one.")
-        context = self.record.contexts[self.task]
+            raise ValueError(f"A batch of {budget.batch} is larger than {samples}: choose a smaller one.")
+        inferred = self.learner.contexts is not None
+        context = None if inferred else self.record.contexts[self.task]
         begin = time.monotonic()
-        for rows in _batches(task.train, self.batch, self.steps, (self.seed, self.task), self.step):
-            seen = self.learner.observe(task.train.x[rows], task.train.y[rows], context=context)
+        for rows in _batches(task.train, budget.batch, budget.steps, (budget.seed, self.task), self.step):
+            x = task.train.x[rows]
+            if self.stream.augment is not None:
+                x = self.stream.augment(x, (budget.seed, self.task, self.step))
+            seen = self.learner.observe(x, task.train.y[rows], context=context)
+            if inferred:
+                self._note(seen)
             self.step += 1
             self.progress.step(self.task, self.step, seen.loss)
-            if self.curves and (self.step % self.curves == 0 or self.step == self.steps):
-                begin += self._add_to_curve(context)
-            now = time.monotonic()
-            if stopped.is_set() or now - self.saved > self.save_every:
-                self.trained += now - begin
+            if budget.curves and (self.step % budget.curves == 0 or self.step == budget.steps):
+                begin += self._add_to_curve()
+            if self.stop or self._due():
+                self.trained += time.monotonic() - begin
                 self._save()
                 begin = self.saved
-                if stopped.is_set():
-                    raise Interrupted
+                if self.stop:
+                    raise self.stop.reason
         self.trained += time.monotonic() - begin
-        self.learner.end_task(
-            self.task, ((task.train.x[i], task.train.y[i]) for i in torch.arange(len(task.train)).split(self.batch))
-        )
+        if not self.ended and not inferred:  # whoever infers contexts is not told where tasks end
+            self.learner.end_task(
+                self.task, ((task.train.x[i], task.train.y[i]) for i in torch.arange(len(task.train)).split(budget.batch))
+            )
+        self.ended = True
 
-    def _add_to_curve(self, context: int) -> float:
+    def _note(self, seen: Observation) -> None:
+        """What the detector found in a step: the context the task is in, and that of a switch."""
+        self.record.contexts[self.task] = seen.context
+        if seen.switched and (self.task, self.step) != (0, 0):
+            self.record.switches.append([self.task, self.step, seen.context])
+
+    def _add_to_curve(self) -> float:
         """Measure the task being learned; how long that took."""
         start = time.monotonic()
-        right = self._scores(self.task, context)[0]
+        right = self._scores(self.task, self.record.contexts[self.task])[0]
         self.record.curves[self.task].append([self.step, right])
         return time.monotonic() - start
 
     def _measure(self) -> None:
         start = time.monotonic()
-        record, last = self.record, self.task == len(self.stream) - 1
-        everything = last or self.evaluate == "all" or (isinstance(self.evaluate, int) and (self.task + 1) % self.evaluate == 0)
+        record, last, every = self.record, self.task == len(self.stream) - 1, self.budget.evaluate
+        everything = last or every == "all" or (isinstance(every, int) and (self.task + 1) % every == 0)
         accuracies: list[float | None] = []
         f1: list[float | None] = []
         for j in range(self.task + 1):
+            if self.stop and j < self.task:  # many tasks take long to measure: it is done anew when the run goes on
+                self._save()
+                raise self.stop.reason
             accuracy: float | None = None
             macro: float | None = None
             if self.learner.separate and j < self.task:  # its own network: it cannot have changed
@@ -228,9 +247,11 @@ class _Run:
                 accuracy, macro = self._scores(j, record.contexts[j])
             accuracies.append(accuracy)
             f1.append(macro)
-        record.accuracy.append(accuracies)
+        density, availability = self._look_inside(record.contexts[self.task])
+        record.accuracy.append(accuracies)  # all at once: a run that stops in here finds nothing half-measured
         record.macro_f1.append(f1)
-        self._look_inside(record.contexts[self.task])
+        record.density.append(density)
+        record.availability.append(availability)
         record.seconds.append({"train": round(self.trained, 3), "evaluate": round(time.monotonic() - start, 3)})
         self.progress.task(self.task, record.tasks[-1], accuracies, self.trained)
 
@@ -244,45 +265,77 @@ class _Run:
         accuracy = (predicted == split.y).double().mean().item()
         return accuracy, metrics.macro_f1(split.y, predicted, max(self.stream.classes, int(predicted.max()) + 1))
 
-    def _look_inside(self, context: int) -> None:
+    def _look_inside(self, context: int) -> tuple[dict[str, float], dict[str, dict[str, float]]]:
+        """The share of open gates by site, and what is frozen and what is free there."""
         gates = gates_of(self.learner.model)
         opened = {} if gates is None else {site: (gain > 0).float().mean().item() for site, gain in gates.gain(context).items()}
-        self.record.density.append(opened)
         method = self.learner.method
         handle = method.handle if isinstance(method, GateON) else None
         found = {} if handle is None else handle.saturation()
-        self.record.availability.append({site: {"frozen": frozen, "room": room} for site, (frozen, room) in found.items()})
+        return opened, {site: {"frozen": frozen, "room": room} for site, (frozen, room) in found.items()}
+
+    def _due(self, after_task: bool = False) -> bool:
+        """Whether it is time for a checkpoint."""
+        least = self.budget.save_every
+        if least is None:
+            least = max(0.0 if after_task else SAVE_EVERY, SPARING * self.saving)
+        return time.monotonic() - self.saved > least
 
     def _save(self) -> None:
         start = time.monotonic()
         if self.folder is not None:
-            kept = ("tasks", "contexts", "accuracy", "macro_f1", "seconds", "density", "availability", "curves")
-            position = {"task": self.task, "step": self.step, "trained": self.trained, "identities": self.identities}
             state = {
                 "specification": self.record.specification,
                 "data": self.record.data,
-                "position": position,
-                "found": {name: getattr(self.record, name) for name in kept},
+                "position": {"task": self.task, "step": self.step, "ended": self.ended, "identities": self.identities},
+                "found": {name: getattr(self.record, name) for name in KEPT},
+                "times": {"trained": self.trained, "seconds": self.record.seconds},  # apart: all else is equal in equal runs
                 "learner": self.learner.state_dict(),
             }
-            checkpoint.save(state, self.folder / "checkpoint.safetensors")
+            path = checkpoint_path(self.folder, self.task, self.step)
+            checkpoint.save(state, path)
+            keep_only(self.folder, [path, self.last or path])
+            self.last = path
         self.saved, self.saving = time.monotonic(), time.monotonic() - start
 
     def _resume(self) -> None:
-        path = None if self.folder is None else self.folder / "checkpoint.safetensors"
-        if path is None or not path.exists():
+        found = None if self.folder is None else newest(self.folder)
+        if found is None:
             return
-        state = checkpoint.load(path)
+        path, state = found
+        foreign = f"{path} is no checkpoint of this run: delete it to start anew."
+        if not all(isinstance(state.get(part), dict) for part in ("specification", "data", "position", "found", "learner")):
+            raise ValueError(foreign)
+        check_same(state["specification"], state["data"], self.record, path, self.defaults)
         try:
-            check_same(state["specification"], state["data"], self.record, path)
-            position = state["position"]
+            position, kept, times = _position(state, len(self.stream), self.budget.steps)
             self.learner.load_state_dict(state["learner"])
-            self.task, self.step, self.trained = position["task"], position["step"], position["trained"]
+            self.task, self.step, self.ended = position["task"], position["step"], position["ended"]
             self.identities = position["identities"]
-            for name, value in state["found"].items():
-                setattr(self.record, name, value)
-        except (KeyError, TypeError, AttributeError, RuntimeError) as reason:
-            raise ValueError(f"{path} is no checkpoint of this run: delete it to start anew.") from reason
+            self.trained, self.record.seconds = times["trained"], times["seconds"]
+            for name in KEPT:
+                if name != "isolated" or self.record.isolated is None:  # which may come to be known later
+                    setattr(self.record, name, kept[name])
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError, RuntimeError) as reason:
+            raise ValueError(foreign) from reason
+        self.last = path
+
+
+def _position(state: Mapping[str, Any], tasks: int, steps: int) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+    """Where a run was, what it had found and how long it took; a checkpoint of schema 1 had times in the other two."""
+    position = {"ended": False} | state["position"]
+    found = {"isolated": None, "identities": state["found"]["contexts"], "switches": []} | state["found"]
+    times = state.get("times") or {"trained": position["trained"], "seconds": found["seconds"]}
+    measured = [found[name] for name in ("accuracy", "macro_f1", "density", "availability")] + [times["seconds"]]
+    task, step = position["task"], position["step"]
+    if not 0 <= task <= tasks or not 0 <= step <= steps or any(len(rows) != task for rows in measured):
+        raise TypeError("the position does not fit what was found")
+    return position, found, times
+
+
+def _out_of_memory(reason: BaseException) -> bool:
+    """Whether an error says that memory ran out; torch has no class for it on every device."""
+    return isinstance(reason, MemoryError | torch.OutOfMemoryError) or "allocate memory" in str(reason)
 
 
 def _batches(split: Split, size: int, steps: int, seed: tuple[int, ...], start: int) -> Iterator[Tensor]:
@@ -318,7 +371,7 @@ def _check(
         raise ValueError(f"isolated has {len(isolated)} accuracies for {len(stream)} tasks: give one for each task.")
 
 
-def _described(stream: Stream, learner: Learner | Isolated, steps: int, batch: int, seed: int, *rest: Any) -> dict[str, Any]:
+def _described(stream: Stream, learner: AnyLearner, steps: int, batch: int, seed: int, *rest: Any) -> dict[str, Any]:
     evaluate, curves, part = rest
     return {
         "stream": stream.settings,
@@ -330,23 +383,3 @@ def _described(stream: Stream, learner: Learner | Isolated, steps: int, batch: i
         "curves": curves,
         "part": part,
     }
-
-
-@contextmanager
-def _interruptible() -> Iterator[threading.Event]:
-    """Ctrl-C sets the event instead of raising in the middle of a step; a second one raises at once."""
-    stopped = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
-        yield stopped
-        return
-
-    def on_signal(number: int, frame: Any) -> None:
-        if stopped.is_set():
-            raise KeyboardInterrupt
-        stopped.set()
-
-    previous = signal.signal(signal.SIGINT, on_signal)
-    try:
-        yield stopped
-    finally:
-        signal.signal(signal.SIGINT, previous)

@@ -17,6 +17,8 @@ class Method:
     """Does nothing at any of the four calls: plain fine-tuning. Methods override what they need."""
 
     name = "finetune"
+    replay = False  # whether it needs stored data of past tasks
+    label_at_test = False  # whether it needs to be told the task at prediction
 
     def prepare(self, model: nn.Module) -> Adopt | None:
         """Before the optimizer exists: change the model. Returns what to do with every optimizer then built, if anything."""

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
-from ..gates import Gates, attach
+from ..gates import Gates, attach, gates_of
 from ..observers import Relevance
 from ..obstruct import Obstruction, Rules, View
+from ..sites import Site
 from .base import Adopt, Method
 
 __all__ = ["GateON", "gating_only", "obstruction_only", "preset"]
@@ -25,6 +28,8 @@ class GateON(Method):
     Args:
         gating: False leaves every gate open: obstruction only.
         obstruct_head: whether output layers have availabilities too.
+        prefer: open the gates of a new context on units in proportion to their availability to this power; 0: on any.
+        gate_penalty: lambda of the regulariser for the number of active units, see `penalty`.
 
     >>> GateON(per="parameter").name
     'p-gateon'
@@ -46,12 +51,16 @@ class GateON(Method):
     width: float = 0.3
     power: int = 1
     before_norm: bool = False
+    prefer: float = 0.0
+    gate_penalty: float = 0.0
     sites: str | tuple[str, ...] | Mapping[str, str | tuple[str, ...]] | None = None
     example: Any = field(default=None, repr=False)
     seed: int = 0
 
     gates: Gates | None = field(default=None, init=False, repr=False, compare=False)
     handle: Obstruction | None = field(default=None, init=False, repr=False, compare=False)
+
+    label_at_test = True  # the context whose gates are switched on; the learner may infer it while it learns
 
     @property
     def name(self) -> str:  # type: ignore[override]
@@ -62,6 +71,10 @@ class GateON(Method):
 
     def prepare(self, model: nn.Module) -> Adopt:
         """Attach the gates; obstruct every optimizer that is built from now on."""
+        if not 0 <= self.gate_penalty < math.inf:
+            raise ValueError(f"gate_penalty is at least 0 and finite, not {self.gate_penalty}.")
+        if not 0 <= self.prefer < math.inf:
+            raise ValueError(f"prefer is at least 0 and finite, not {self.prefer}.")
         frozen = (self.frozen,) if isinstance(self.frozen, str) else self.frozen
         rules = Rules(
             self.per,
@@ -93,7 +106,28 @@ class GateON(Method):
         except ValueError:
             self.gates.detach()
             raise
+        if self.prefer:
+            self.gates.prefers = self._prefers
         return self.handle.follow
+
+    def penalty(self, model: nn.Module) -> Tensor | None:
+        """lambda sum_l 1/N_l sum_i max(v_i, 0): the mean of the context's weights over each layer (Methods, Wide-resnet).
+
+        A closed gate, v <= 0, counts as zero, as its gain does: |v| would pull it towards 0 and, with momentum, open.
+        """
+        gates = gates_of(model)
+        if not self.gate_penalty or not self.gating or self.gates is None or gates is None:
+            return None
+        total = sum(
+            torch.relu(gate.weight.index_select(0, gate.context)).mean(0).sum() / self.gates.sites[name].units  # of the whole layer
+            for name, gate in gates.gates.items()
+            if gate.weight is not None
+        )
+        return self.gate_penalty * torch.as_tensor(total)
+
+    def _prefers(self, site: Site) -> Tensor | None:
+        room = None if self.handle is None else self.handle.room(site)
+        return None if room is None else room**self.prefer
 
     def state_dict(self) -> dict[str, Any]:
         """The availabilities; gates are in the model."""
@@ -139,7 +173,7 @@ def preset(name: str, per: View = "unit") -> GateON:
         "released": GateON(
             per=per, epsilon=0.0, scale="gradient", bias_apart=True, density=0.5, width=0.095, power=2, before_norm=True
         ),
-        "best": GateON(per=per, epsilon=0.5 if per == "unit" else 0.0),
+        "best": GateON(per=per) if per == "unit" else GateON(per=per, epsilon=0.0, obstruct_head=True, prefer=3.0),
     }
     if name not in presets:
         raise ValueError(f"There is no preset {name!r}: choose one of {', '.join(presets)}.")

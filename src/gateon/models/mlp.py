@@ -9,7 +9,7 @@ from torch import nn
 
 from ..norm import ContextNorm, UnitLength
 
-__all__ = ["mlp"]
+__all__ = ["Norm", "check_norm", "mlp"]
 
 Norm = Literal["context", "batch", "none"]
 
@@ -42,8 +42,7 @@ def mlp(
       (4): Linear(in_features=3, out_features=2, bias=True)
     )
     """
-    if norm not in ("context", "batch", "none"):
-        raise ValueError(f'norm is "context", "batch" or "none", not {norm!r}.')
+    check_norm(norm)
     layers: list[nn.Module] = [nn.Flatten()]
     for units in hidden:
         layers.append(nn.Linear(inputs, units))
@@ -54,3 +53,9 @@ def mlp(
             layers.append(UnitLength())
         inputs = units
     return nn.Sequential(*layers, nn.Linear(inputs, classes))
+
+
+def check_norm(norm: str) -> None:
+    """Refuse a norm that there is not."""
+    if norm not in ("context", "batch", "none"):
+        raise ValueError(f'norm is "context", "batch" or "none", not {norm!r}.')

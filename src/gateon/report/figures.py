@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ import numpy as np
 
 from ..record import Record
 
-__all__ = ["bars", "compare_figure", "lines"]
+__all__ = ["bars", "compare_figure", "lines", "matrices", "points"]
 
 STYLE: dict[str, Any] = {
     "font.size": 9,
@@ -19,6 +19,7 @@ STYLE: dict[str, Any] = {
     "axes.spines.right": False,
     "figure.dpi": 150,
     "savefig.bbox": "tight",
+    "svg.hashsalt": "gateon",  # the same figure is the same file
 }
 COLOURS = ("#2b6cb0", "#c05621", "#2f855a", "#6b46c1", "#b83280", "#4a5568")
 
@@ -56,30 +57,77 @@ def bars(rows: Mapping[str, tuple[float, float, float]], label: str, path: Path)
     return written
 
 
-def lines(panels: Mapping[str, Mapping[str, list[tuple[float, float]]]], label: str, path: Path) -> list[Path]:
-    """One panel for every quantity, with a line of (x, y) for every name, x on a logarithmic scale; written as PNG and SVG."""
-    with _drawing(len(panels), path) as (_, axes, written):
-        for axis, (title, curves) in zip(axes, panels.items(), strict=True):
-            for colour, (name, points) in zip(COLOURS, curves.items(), strict=False):
-                axis.plot(*zip(*points, strict=True), "o-", color=colour, markersize=3, label=name)
-            axis.set(title=title, xlabel=label, xscale="log")
+def lines(
+    panels: Mapping[str, Mapping[str, Sequence[tuple[float, float]]]],
+    label: str | Sequence[str],
+    path: Path,
+    *,
+    log: bool = True,
+    across: int | None = None,
+    up: str = "",
+) -> list[Path]:
+    """One panel for every quantity, with a line of (x, y) for every name; written as PNG and SVG.
+
+    Args:
+        panels: title -> name -> points.
+        label: of the x-axes: one for all, or one each.
+        path: without ending.
+        log: whether x is on a logarithmic scale; small marks are set on the points then.
+        across: how many panels side by side; all by default.
+        up: label of the y-axes.
+    """
+    mark, labels = "o-" if log else "-", [label] * len(panels) if isinstance(label, str) else label
+    with _drawing(len(panels), path, across=across) as (_, axes, written):
+        for axis, words, (title, curves) in zip(axes, labels, panels.items(), strict=False):
+            for n, (name, points) in enumerate(curves.items()):
+                axis.plot(
+                    *zip(*points, strict=True), mark, color=COLOURS[n % len(COLOURS)], markersize=3, linewidth=1.2, label=name
+                )
+            axis.set(title=title, xlabel=words, ylabel=up, xscale="log" if log else "linear")
         axes[0].legend(frameon=False)
     return written
 
 
+def matrices(panels: Mapping[str, Sequence[Sequence[float | None]]], label: str, path: Path, *, across: int) -> list[Path]:
+    """One square picture for every name, of values in [-1, 1]; what is None stays white. Written as PNG and SVG."""
+    with _drawing(len(panels), path, width=2.4, across=across) as (figure, axes, written):
+        for axis, (title, rows) in zip(axes, panels.items(), strict=False):
+            values = np.array([[np.nan if v is None else v for v in row] for row in rows])
+            edges = (0.5, len(values) + 0.5, len(values) + 0.5, 0.5)  # tasks are counted from 1
+            image = axis.imshow(values, vmin=-1, vmax=1, cmap="RdBu_r", extent=edges)
+            axis.set(title=title, xlabel=label, ylabel=label)
+            figure.colorbar(image, ax=axis, fraction=0.046)
+    return written
+
+
+def points(panels: Mapping[str, Mapping[str, tuple[float, float]]], label: str, up: str, path: Path) -> list[Path]:
+    """One panel for every title, with one named point (x, y) for every name, x on a logarithmic scale; written as PNG and SVG."""
+    with _drawing(len(panels), path) as (_, axes, written):
+        for axis, (title, places) in zip(axes, panels.items(), strict=True):
+            for n, (name, place) in enumerate(places.items()):
+                axis.plot(*place, "o", color=COLOURS[n % len(COLOURS)], markersize=4)
+                axis.annotate(name, place, textcoords="offset points", xytext=(4, 3), fontsize=7)
+            axis.set(title=title, xlabel=label, ylabel=up, xscale="log")
+    return written
+
+
 @contextmanager
-def _drawing(panels: int, path: Path, width: float = 3.4) -> Iterator[tuple[Any, Any, list[Path]]]:
-    """A figure with panels side by side, in the style; written to the path with both endings when it is drawn."""
+def _drawing(panels: int, path: Path, width: float = 3.4, across: int | None = None) -> Iterator[tuple[Any, Any, list[Path]]]:
+    """A figure with panels side by side, `across` of them in a row, in the style; written with both endings when it is drawn."""
     import matplotlib
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
+    across = across or panels
+    down = -(-panels // across)
     written = [path.with_suffix(suffix) for suffix in (".png", ".svg")]
     with plt.rc_context(STYLE):  # type: ignore[arg-type]  # its keys are a long Literal
-        figure, axes = plt.subplots(1, panels, figsize=(width * panels, 3.2), squeeze=False)
-        yield figure, axes[0], written
+        figure, axes = plt.subplots(down, across, figsize=(width * across, (min(width, 3.4) - 0.2) * down), squeeze=False)
+        for unused in axes.flat[panels:]:
+            unused.axis("off")
+        yield figure, axes.flatten(), written
         figure.tight_layout()
         for file in written:
-            figure.savefig(file)
+            figure.savefig(file, metadata={"Date": None} if file.suffix == ".svg" else None)
         plt.close(figure)

@@ -7,7 +7,9 @@ from typing import Any
 
 from . import sources
 from .base import PARTS, Part, Split, Stream, Task
+from .cifar import split_cifar10, split_cifar100
 from .compose import blurred, recurring
+from .images import augmented
 from .mnist import permuted_mnist, rotated_mnist, shuffled_mnist, split_mnist
 from .own import own
 
@@ -18,6 +20,7 @@ __all__ = [
     "Split",
     "Stream",
     "Task",
+    "augmented",
     "blurred",
     "open",
     "own",
@@ -27,6 +30,8 @@ __all__ = [
     "rotated_mnist",
     "shuffled_mnist",
     "sources",
+    "split_cifar10",
+    "split_cifar100",
     "split_mnist",
 ]
 
@@ -35,6 +40,8 @@ STREAMS: dict[str, Callable[..., Stream]] = {
     "rotated-mnist": rotated_mnist,
     "shuffled-mnist": shuffled_mnist,
     "split-mnist": split_mnist,
+    "split-cifar10": split_cifar10,
+    "split-cifar100": split_cifar100,
 }
 
 
@@ -72,9 +79,11 @@ def remake(settings: dict[str, Any]) -> Stream:
     """
     rest = dict(settings)
     name = rest.pop("stream")
-    if name not in ("recurring", "blurred"):
+    if name not in ("recurring", "blurred", "augmented"):
         return open(name, **rest)
     stream = remake(rest.pop("of"))
+    if name == "augmented":
+        return augmented(stream)
     return recurring(stream, rest["order"]) if name == "recurring" else blurred(stream, rest["width"], rest["seed"])
 
 

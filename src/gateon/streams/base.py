@@ -19,7 +19,7 @@ class Split:
     """Inputs and labels.
 
     Args:
-        x: images (N, C, H, W) in [0, 1] or rows of features (N, F), float32.
+        x: images (N, C, H, W), in [0, 1] or with normalised channels, or rows of features (N, F), float32.
         y: labels (N), int64.
         ordered: the order of the rows is time: present them as they come, do not shuffle. A learner that takes more or
             fewer samples than there are rows stretches it (sample j of J is row j * N // J), so that time passes once.
@@ -66,6 +66,7 @@ class Stream:
         source: the data set underneath: name, from, sha256 of its arrays, licence, embedded.
         make: makes task k.
         make_split: makes one split of task k; without it the whole task is made and the rest dropped.
+        augment: varies the inputs of a training batch before it is learned; the key (seed, task, step) decides how.
 
     >>> from gateon import streams
     >>> stream = streams.permuted_mnist(tasks=3, seed=0, data="mnist-5k")
@@ -81,6 +82,7 @@ class Stream:
     source: dict[str, Any]
     make: Callable[[int], Task]
     make_split: Callable[[int, Part], Split] | None = None
+    augment: Callable[[Tensor, tuple[int, ...]], Tensor] | None = None
 
     def __len__(self) -> int:
         """How many tasks."""

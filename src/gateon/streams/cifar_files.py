@@ -1,6 +1,8 @@
 """CIFAR-100: found, fetched, verified, whether in its binary or in its python version."""
 
+import gzip
 import tarfile
+import zlib
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
@@ -9,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .fetch import Progress, download, settle
-from .formats import read_cifar100_binary, read_cifar100_python
+from .formats import LARGEST, read_cifar100_binary, read_cifar100_python
 from .store import Dataset, bring, note_origin, origin, where
 
 __all__ = ["cifar100", "found_cifar100"]
@@ -73,8 +75,8 @@ def _from_archive(version: str, place: Path, progress: Progress | None) -> None:
         with tarfile.open(archive) as members:
             for file in FILES[version]:
                 content = members.extractfile(f"{version}/{file}")
-                (folder / file).write_bytes(content.read() if content else b"")
-    except (tarfile.TarError, KeyError, EOFError) as error:
+                (folder / file).write_bytes(content.read(LARGEST) if content else b"")
+    except (tarfile.TarError, KeyError, EOFError, zlib.error, gzip.BadGzipFile, RecursionError) as error:
         raise ValueError(f"{archive.name} is not the archive it should be ({error})") from error
     _verified(folder)
     settle(

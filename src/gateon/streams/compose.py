@@ -42,6 +42,7 @@ def recurring(stream: Stream, order: Sequence[int] | None = None, *, repeats: in
         source=stream.source,
         make=lambda k: stream[turns[k]],
         make_split=lambda k, part: stream.split(turns[k], part),
+        augment=stream.augment,
     )
 
 
@@ -115,6 +116,7 @@ def blurred(stream: Stream, width: float = 0.2, seed: int = 0) -> Stream:
         source=stream.source,
         make=make,
         make_split=make_split,
+        augment=stream.augment,
     )
 
 

@@ -18,6 +18,9 @@ Progress = Callable[[str, int, int | None], None]
 """Called with what is fetched, the bytes so far and, where known, the bytes in all."""
 
 
+MOST = 1 << 30  # bytes of a file: no data set fetched here has more
+
+
 class SourceError(Exception):
     """A source gave nothing usable: try the next one."""
 
@@ -78,6 +81,8 @@ def _chunks(url: str) -> Iterator[tuple[bytes, int, int | None]]:
             total = int(length) if length else None
             while chunk := answer.read(1 << 18):
                 done += len(chunk)
+                if done > MOST:
+                    raise SourceError(f"{host}: sends more than {MOST} bytes")
                 yield chunk, done, total
     except (OSError, HTTPException, ValueError) as error:
         raise SourceError(f"{host}: {getattr(error, 'reason', None) or error}") from error

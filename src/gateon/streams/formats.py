@@ -2,35 +2,47 @@
 
 import bz2
 import gzip
-import io
 import json
 import lzma
-import pickle
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from math import prod
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .pickled import read_pickled
+
 __all__ = ["json_lines", "read_cifar100_binary", "read_cifar100_python", "read_idx", "write_idx"]
 
 Bytes = NDArray[np.uint8]
 _OPENERS: dict[str, Callable[[Path, str], Any]] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
-_BROKEN = (EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError)
+_BROKEN = (EOFError, OSError, zlib.error, lzma.LZMAError, MemoryError)
+LARGEST = 1 << 30  # bytes of a file once unpacked: a small archive may hold any amount of zeros
+LONGEST = 1 << 24  # bytes of a JSON line
 
 
-def _open(path: Path) -> BinaryIO:
-    return cast(BinaryIO, _OPENERS.get(path.suffix, open)(path, "rb"))
+@contextmanager
+def _opened(path: Path) -> Iterator[BinaryIO]:
+    """The file, unpacked; what is broken in it is told in a sentence."""
+    try:
+        with cast(BinaryIO, _OPENERS.get(path.suffix, open)(path, "rb")) as file:
+            yield file
+    except _BROKEN as error:
+        if isinstance(error, OSError) and error.errno is not None:  # the system's, and none of the file's
+            raise
+        raise ValueError(f"{path} is truncated or not a {path.suffix} file ({error}).") from error
 
 
 def _content(path: Path) -> bytes:
-    try:
-        with _open(path) as file:
-            return file.read()
-    except _BROKEN as error:
-        raise ValueError(f"{path} is truncated or not a {path.suffix} file ({error}).") from error
+    with _opened(path) as file:
+        content = file.read(LARGEST + 1)
+    if len(content) > LARGEST:
+        raise ValueError(f"{path} holds more than {LARGEST} bytes: it is none of the data sets read here.")
+    return content
 
 
 def read_idx(path: Path) -> Bytes:
@@ -42,14 +54,16 @@ def read_idx(path: Path) -> Bytes:
     >>> read_idx(file)
     array([5, 0, 4], dtype=uint8)
     """
-    content = _content(path)
-    if len(content) < 4 or content[:3] != b"\0\0\x08":
-        raise ValueError(f"{path} is not an idx file of 8-bit numbers.")
-    start = 4 + 4 * content[3]
-    shape = [int.from_bytes(content[at : at + 4], "big") for at in range(4, start, 4)]
-    if len(content) != start + int(np.prod(shape, dtype=object)):
-        raise ValueError(f"{path} is truncated: it announces {shape} numbers and holds {max(len(content) - start, 0)}.")
-    return np.frombuffer(content, np.uint8, offset=start).reshape(shape)
+    with _opened(path) as file:
+        head = file.read(4)
+        if len(head) < 4 or head[:3] != b"\0\0\x08" or head[3] > 32:
+            raise ValueError(f"{path} is not an idx file of 8-bit numbers.")
+        sizes = file.read(4 * head[3])
+        shape = [int.from_bytes(sizes[at : at + 4], "big") for at in range(0, 4 * head[3], 4)]
+        content = file.read(min(prod(shape), LARGEST) + 1)
+    if len(sizes) != 4 * head[3] or len(content) != prod(shape):
+        raise ValueError(f"{path} is truncated: it announces {shape} numbers and holds {len(content)}.")
+    return np.frombuffer(content, np.uint8).reshape(shape)
 
 
 def write_idx(path: Path, array: Bytes) -> None:
@@ -73,10 +87,10 @@ def read_cifar100_python(path: Path) -> tuple[Bytes, Bytes, Bytes]:
     That version is a pickle. It is read by an unpickler that knows plain values and arrays of numbers and nothing else,
     so that no function named in a file can run.
     """
+    content = _content(path)
     try:
-        held = _NumbersOnly(io.BytesIO(_content(path)), encoding="bytes").load()
-        named = {key.decode() if isinstance(key, bytes) else key: value for key, value in held.items()}
-        pixels, fine, coarse = named["data"], np.array(named["fine_labels"]), np.array(named["coarse_labels"])
+        named = {key.decode() if isinstance(key, bytes) else key: value for key, value in read_pickled(content).items()}
+        pixels, fine, coarse = named["data"], _labels(named["fine_labels"]), _labels(named["coarse_labels"])
         if pixels.dtype != np.uint8 or pixels.shape != (len(fine), 3072) or coarse.shape != fine.shape or fine.ndim != 1:
             raise ValueError(f"its arrays have shapes {pixels.shape}, {fine.shape} and {coarse.shape}")
     except Exception as error:  # a hostile pickle may raise anything at all
@@ -84,38 +98,17 @@ def read_cifar100_python(path: Path) -> tuple[Bytes, Bytes, Bytes]:
     return _checked_cifar100(path, pixels, fine, coarse)
 
 
+def _labels(held: Any) -> NDArray[np.int64]:
+    if not isinstance(held, list) or any(type(label) is not int for label in held):  # lists in lists could stand for any amount
+        raise ValueError("its labels are no list of whole numbers")
+    return np.array(held, np.int64)
+
+
 def _checked_cifar100(path: Path, pixels: Bytes, fine: NDArray[Any], coarse: NDArray[Any]) -> tuple[Bytes, Bytes, Bytes]:
     for kind, labels, count in (("fine", fine, 100), ("coarse", coarse, 20)):
         if not np.isin(labels, range(count)).all():
             raise ValueError(f"{path} is not CIFAR-100: a {kind} label is not one of 0 to {count - 1}.")
     return pixels.reshape(-1, 3, 32, 32), fine.astype(np.uint8), coarse.astype(np.uint8)
-
-
-def _empty_array(*_: object) -> NDArray[Any]:
-    return np.empty(0, np.uint8)  # the pickle then sets its shape, type and bytes, which numpy checks
-
-
-def _number_type(name: str | bytes, *_: object) -> np.dtype[Any]:
-    text = name.decode() if isinstance(name, bytes) else name
-    if text not in {f"{kind}{size}" for kind in "iuf" for size in (1, 2, 4, 8)} - {"f1"}:
-        raise pickle.UnpicklingError(f"it holds an array of {text!r}")
-    return np.dtype(text, copy=True)
-
-
-class _NumbersOnly(pickle.Unpickler):
-    """Plain values need no name; the names a pickled array uses get harmless meanings; all others are refused."""
-
-    _MEANING: dict[tuple[str, str], object] = {  # noqa: RUF012
-        ("numpy.core.multiarray", "_reconstruct"): _empty_array,
-        ("numpy._core.multiarray", "_reconstruct"): _empty_array,
-        ("numpy", "ndarray"): None,
-        ("numpy", "dtype"): _number_type,
-    }
-
-    def find_class(self, module: str, name: str) -> object:
-        if (module, name) not in self._MEANING:
-            raise pickle.UnpicklingError(f"it asks for {module}.{name}, which is not admitted")
-        return self._MEANING[module, name]
 
 
 def json_lines(path: Path | str) -> Iterator[dict[str, Any]]:
@@ -128,17 +121,16 @@ def json_lines(path: Path | str) -> Iterator[dict[str, Any]]:
     ['A joy.']
     """
     path = Path(path)
-    try:
-        with _open(path) as file:
-            for number, line in enumerate(file, 1):
-                if not line.strip():
-                    continue
-                try:
-                    row = json.loads(line)
-                except (ValueError, RecursionError) as error:
-                    raise ValueError(f"Line {number} of {path} is not JSON: {error}.") from error
-                if not isinstance(row, dict):
-                    raise ValueError(f"Line {number} of {path} is not a JSON object.")
-                yield row
-    except _BROKEN as error:
-        raise ValueError(f"{path} is truncated or not a {path.suffix} file ({error}).") from error
+    with _opened(path) as file:
+        for number, line in enumerate(iter(lambda: file.readline(LONGEST + 1), b""), 1):
+            if len(line) > LONGEST:
+                raise ValueError(f"Line {number} of {path} is longer than {LONGEST} bytes: break it up.")
+            if not line.strip():
+                continue
+            try:
+                row = json.loads(line)
+            except (ValueError, RecursionError) as error:
+                raise ValueError(f"Line {number} of {path} is not JSON: {error}.") from error
+            if not isinstance(row, dict):
+                raise ValueError(f"Line {number} of {path} is not a JSON object.")
+            yield row

@@ -4,22 +4,19 @@ Each task is made from the 8-bit images when it is asked for, so that a hundred 
 first task of the first three is the plain data. The same images are held out for validation in all tasks.
 """
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from math import isfinite
-from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from . import pixels, sources
-from .base import Part, Split, Stream, assemble, whole
+from .base import Part, Split, Stream, whole
 from .draw import permutation, uniform
+from .images import Data, make_stream, prepare, split_classes
 
 __all__ = ["permuted_mnist", "rotated_mnist", "shuffled_mnist", "split_mnist"]
-
-Parts = dict[Part, tuple[NDArray[np.uint8], NDArray[np.int64]]]
-Data = sources.Dataset | str | None
 
 
 def permuted_mnist(tasks: int = 10, seed: int = 0, *, validation: int | None = None, data: Data = None) -> Stream:
@@ -35,7 +32,7 @@ def permuted_mnist(tasks: int = 10, seed: int = 0, *, validation: int | None = N
     >>> task.name, task.train.x.shape, task.train.x.dtype
     ('permutation 57', torch.Size([3667, 1, 28, 28]), torch.float32)
     """
-    dataset, parts, settings = _prepare("permuted-mnist", tasks, seed, validation, data)
+    dataset, parts, settings = prepare("permuted-mnist", tasks, seed, validation, data, sources.digits)
     count = parts["train"][0][0, 0].size
 
     def split(k: int, part: Part) -> Split:
@@ -43,18 +40,25 @@ def permuted_mnist(tasks: int = 10, seed: int = 0, *, validation: int | None = N
         moved = pixels.permute(images, permutation(count, seed, "permuted", k)) if k else pixels.plain(images)
         return Split(moved, torch.tensor(labels))
 
-    return _stream(dataset, settings, dataset.classes, split, lambda k: f"permutation {k}" if k else "plain", lambda k: k)
+    return make_stream(dataset, settings, dataset.classes, split, lambda k: f"permutation {k}" if k else "plain", lambda k: k)
 
 
 def rotated_mnist(
-    tasks: int = 10, seed: int = 0, *, step: float | None = None, validation: int | None = None, data: Data = None
+    tasks: int | None = None,
+    seed: int = 0,
+    *,
+    step: float | None = None,
+    angles: Sequence[float] | None = None,
+    validation: int | None = None,
+    data: Data = None,
 ) -> Stream:
-    """Every task has its own angle, drawn from the full turn or a fixed step further than the one before.
+    """Every task has its own angle: drawn from the full turn, a fixed step further than the one before, or given.
 
     Args:
-        tasks: how many.
+        tasks: how many, by default 10; no more than angles are given.
         seed: draws the angles, and the images held out for validation.
         step: degrees from a task to the next, counter-clockwise; by default angles are random.
+        angles: of the tasks, in degrees.
         validation, data: as for `permuted_mnist`.
 
     >>> [task.name for task in rotated_mnist(tasks=3, step=22.5, data="mnist-5k")]
@@ -62,9 +66,16 @@ def rotated_mnist(
     """
     if step is not None and not (isfinite(step) and step % 360):
         raise ValueError(f"step must be a number of degrees that turns the images, not {step}.")
-    dataset, parts, settings = _prepare("rotated-mnist", tasks, seed, validation, data)
+    if angles is not None and (step is not None or not all(isfinite(angle) for angle in angles)):
+        raise ValueError("angles are numbers of degrees, one for each task, and leave no room for a step.")
+    count = 10 if tasks is None else tasks
+    if angles is not None:
+        count = len(angles) if tasks is None else min(tasks, len(angles))
+    dataset, parts, settings = prepare("rotated-mnist", count, seed, validation, data, sources.digits)
 
     def degrees(k: int) -> float:
+        if angles is not None:
+            return float(angles[k] % 360)
         if step is not None:
             return float(k * step % 360)
         return float(360 * uniform(1, seed, "rotated", k)[0]) if k else 0.0
@@ -74,7 +85,8 @@ def rotated_mnist(
         return Split(pixels.rotate(images, degrees(k)), torch.tensor(labels))
 
     settings |= {"step": None if step is None else float(step)}
-    return _stream(dataset, settings, dataset.classes, split, lambda k: f"rotation {degrees(k):.1f}", degrees)
+    settings |= {} if angles is None else {"angles": [float(a) for a in angles]}
+    return make_stream(dataset, settings, dataset.classes, split, lambda k: f"rotation {degrees(k):.1f}", degrees)
 
 
 def shuffled_mnist(tasks: int = 10, seed: int = 0, *, validation: int | None = None, data: Data = None) -> Stream:
@@ -88,7 +100,7 @@ def shuffled_mnist(tasks: int = 10, seed: int = 0, *, validation: int | None = N
     >>> [task.name for task in shuffled_mnist(tasks=2, data="mnist-5k")]
     ['labels 0 1 2 3 4 5 6 7 8 9', 'labels 7 5 6 9 1 8 4 2 0 3']
     """
-    dataset, parts, settings = _prepare("shuffled-mnist", tasks, seed, validation, data)
+    dataset, parts, settings = prepare("shuffled-mnist", tasks, seed, validation, data, sources.digits)
 
     def names(k: int) -> NDArray[np.int64]:
         return permutation(dataset.classes, seed, "shuffled", k) if k else np.arange(dataset.classes)
@@ -100,7 +112,7 @@ def shuffled_mnist(tasks: int = 10, seed: int = 0, *, validation: int | None = N
     def title(k: int) -> str:
         return "labels " + " ".join(map(str, names(k)))
 
-    return _stream(dataset, settings, dataset.classes, split, title, title)
+    return make_stream(dataset, settings, dataset.classes, split, title, title)
 
 
 def split_mnist(
@@ -125,74 +137,7 @@ def split_mnist(
     >>> [task.name for task in split_mnist(seed=0, data="mnist-5k")]
     ['digits 4 1', 'digits 8 0', 'digits 7 3', 'digits 9 6', 'digits 5 2']
     """
-    dataset, parts, settings = _prepare("split-mnist", tasks, seed, validation, data)
+    dataset, parts, settings = prepare("split-mnist", tasks, seed, validation, data, sources.digits)
     digits = whole("digits", digits, least=2)
-    if digits > dataset.classes:
-        raise ValueError(f"A task cannot have {digits} digits: {dataset.name} has {dataset.classes} classes.")
-    deal = dataset.classes // digits
-    if in_order and tasks > deal:
-        raise ValueError(f"In order there are {deal} tasks of {digits} digits, not {tasks}: ask for fewer, or drop in_order.")
-
-    def dealt(k: int) -> tuple[int, ...]:
-        order = np.arange(dataset.classes) if in_order else permutation(dataset.classes, seed, "split", k // deal)
-        start = k % deal * digits
-        return tuple(order[start : start + digits].tolist())
-
-    def split(k: int, part: Part) -> Split:
-        images, labels = parts[part]
-        within = np.full(dataset.classes, -1)
-        within[list(dealt(k))] = np.arange(digits)
-        rows = np.flatnonzero(within[labels] >= 0)
-        return Split(pixels.plain(images[rows]), torch.tensor(within[labels[rows]]))
-
     settings |= {"digits": digits, "in_order": in_order}
-    return _stream(dataset, settings, digits, split, lambda k: "digits " + " ".join(map(str, dealt(k))), dealt)
-
-
-def _prepare(name: str, tasks: int, seed: int, validation: int | None, data: Data) -> tuple[sources.Dataset, Parts, dict[str, Any]]:
-    """Check what all four have in common, load the data and hold out the validation part."""
-    tasks, seed = whole("tasks", tasks, least=1), whole("seed", seed, least=0)
-    if validation is not None:
-        validation = whole("validation", validation, least=0)
-    if data is None:
-        data = sources.digits()
-    elif isinstance(data, str):
-        data = sources.load(data)
-    count = len(data.train_x)
-    held = count // 12 if validation is None else validation
-    if held >= count:
-        raise ValueError(f"validation={held} leaves nothing to train on: {data.name} has {count} training images.")
-    order = permutation(count, seed, "validation")
-    validating, training = np.sort(order[:held]), np.sort(order[held:])
-    parts: Parts = {
-        "train": (data.train_x[training], data.train_y[training].astype(np.int64)),
-        "validation": (data.train_x[validating], data.train_y[validating].astype(np.int64)),
-        "test": (data.test_x, data.test_y.astype(np.int64)),
-    }
-    return data, parts, {"stream": name, "tasks": tasks, "seed": seed, "validation": held, "data": data.name}
-
-
-def _stream(
-    data: sources.Dataset,
-    settings: dict[str, Any],
-    classes: int,
-    split: Callable[[int, Part], Split],
-    title: Callable[[int], str],
-    key: Callable[[int], object],
-) -> Stream:
-    """A stream in which tasks of equal key are the same task: it returns under the identity of its first time."""
-
-    def identity(k: int) -> int:
-        this = key(k)
-        return next(j for j in range(k + 1) if key(j) == this)
-
-    return Stream(
-        name=settings["stream"],
-        tasks=settings["tasks"],
-        classes=classes,
-        shape=data.train_x.shape[1:],
-        settings=settings,
-        source=data.source,
-        make=lambda k: assemble(title(k), identity(k), lambda part: split(k, part)),
-        make_split=split,
-    )
+    return split_classes(dataset, parts, settings, digits, in_order, "digits", pixels.plain)

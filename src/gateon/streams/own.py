@@ -81,7 +81,7 @@ def _held_out(train: Split, part: Part, k: int, seed: int) -> Split:
 
 def _checked(x: NDArray[Any], y: NDArray[Any], at: str) -> Split:
     """Inputs and labels as tensors, or an error that says what is wrong with them and where."""
-    if y.ndim != 1 or y.dtype.kind not in "biu" or (len(y) and y.min() < 0):
+    if y.ndim != 1 or y.dtype.kind not in "biu" or (len(y) and not 0 <= y.min() <= y.max() < 1 << 31):
         raise ValueError(f"The labels in {at} must be one whole number from 0 up for each row.")
     if len(x) != len(y) or not len(y):
         raise ValueError(f"There must be as many inputs as labels, and some, in {at}: there are {len(x)} and {len(y)}.")

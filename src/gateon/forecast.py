@@ -1,0 +1,117 @@
+"""What a run will take, found before it begins: the memory of a step from a few samples, its time from a trial."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from .specification import Specification
+from .streams import Stream
+
+__all__ = ["Forecast", "activity_bytes", "forecast", "free_bytes"]
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """Bytes and seconds of one step, and seconds of training in all; measuring tasks comes on top."""
+
+    step_bytes: int
+    step_seconds: float
+    seconds: float
+
+    def __str__(self) -> str:
+        """As a sentence."""
+        hours, minutes = self.seconds / 3600, self.seconds / 60
+        whole = f"{hours:,.1f} hours" if hours >= 1 else f"{minutes:.0f} minutes" if minutes >= 2 else f"{self.seconds:.0f} seconds"
+        size = f"{self.step_bytes / 1e9:.1f} GB" if self.step_bytes >= 1e9 else f"{self.step_bytes / 1e6:.0f} MB"
+        return f"A step takes about {self.step_seconds:.2g} seconds and {size} here: projected {whole} of training."
+
+
+def forecast(specification: Specification, stream: Stream) -> Forecast:
+    """Try two steps of a learner that is thrown away; a step that would not fit into the free memory is refused before it is tried.
+
+    >>> asked = Specification("split-mnist", network="cnn", channels=(4,), hidden=(8,), steps=10, batch=20, data="mnist-5k")
+    >>> str(forecast(asked, asked.make_stream())).startswith("A step takes about ")
+    True
+    """
+    learner = replace(specification, contexts="known").make_learner(stream)
+    train, batch = stream.split(0, "train"), specification.batch
+    parameters = sum(p.numel() * p.element_size() for p in learner.model.parameters())
+    # Values, gradients, at most two moments, what obstruction remembers; per parameter also two availabilities.
+    copies = 7 if specification.method == "p-gateon" else 5
+    needed = copies * parameters + batch * activity_bytes(learner.model, train.x[:4])
+    free = free_bytes(specification.device)
+    if free is not None and needed > free:
+        raise ValueError(
+            f"A step of {batch} samples needs about {needed / 1e9:.1f} GB, and {free / 1e9:.1f} GB are free: "
+            "choose a smaller batch or a smaller network."
+        )
+    seconds = 0.0
+    for _ in range(2):  # the first also takes out the sub-network and asks for memory
+        start = time.perf_counter()
+        learner.observe(train.x[:batch], train.y[:batch], context=0)
+        seconds = time.perf_counter() - start
+    return Forecast(needed, seconds, seconds * specification.steps * len(stream))
+
+
+def activity_bytes(model: nn.Module, x: Tensor) -> int:
+    """Bytes that a sample adds to a training step: what the backward pass keeps, and the largest of it six times over.
+
+    The six stand for gradients on their way and for the copies convolutions make of their inputs; measured, not derived.
+
+    Args:
+        model: in training mode; its running statistics move.
+        x: at least four samples.
+
+    >>> activity_bytes(nn.Sequential(nn.Linear(10, 100), nn.ReLU()), torch.zeros(4, 10))
+    2840
+    """
+    device = next(model.parameters()).device
+    few, many = (_kept(model, x[:count].clone().to(device)) for count in (2, 4))
+    return (sum(many) - sum(few)) // 2 + 6 * max(many, default=0) // 4
+
+
+def free_bytes(device: str = "cpu") -> int | None:
+    """The memory that is free on a device; None where that cannot be known."""
+    if device.startswith("cuda"):
+        return int(torch.cuda.mem_get_info(device)[0])
+    if device != "cpu":
+        return None
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        free = next(1024 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable"))
+    except (OSError, StopIteration):
+        return None
+    return min([free, *_room_of_container()])
+
+
+def _kept(model: nn.Module, x: Tensor) -> Iterable[int]:
+    """Sizes of the tensors that a forward pass keeps for the backward pass, each once, but for parameters."""
+    sizes: dict[int, int] = {p.untyped_storage().data_ptr(): 0 for p in model.parameters()}
+
+    def keep(tensor: Tensor) -> Tensor:
+        sizes.setdefault(tensor.untyped_storage().data_ptr(), tensor.untyped_storage().nbytes())
+        return tensor
+
+    def give(tensor: Any) -> Any:
+        return tensor
+
+    with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(keep, give):
+        output = model.train()(x)  # held until all is counted: memory that is given back may be used again
+    del output
+    return sizes.values()
+
+
+def _room_of_container() -> list[int]:
+    """What a container still allows, where there is one that sets a limit."""
+    try:
+        limit, used = (Path(f"/sys/fs/cgroup/memory.{name}").read_text().strip() for name in ("max", "current"))
+        return [int(limit) - int(used)]
+    except (OSError, ValueError):
+        return []

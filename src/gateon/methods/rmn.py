@@ -1,0 +1,197 @@
+"""RMN, relevance mapping networks: for every task a learned map of which weights it uses; used weights are never changed again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.conv import _ConvNd
+from torch.nn.utils.parametrize import register_parametrization
+from torch.optim import Optimizer
+
+from ..contextual import Contextual
+from ..norm import context_norms
+from .base import Adopt, Method
+from .places import follow_norms
+from .scaled import scale_updates
+
+__all__ = ["RMN", "RelevanceMap"]
+
+CERTAIN = 0.999999  # softround of a weight that stays when a map is pruned
+SMALLEST = 1e-5  # |w| softround(p) of such a weight
+
+
+class RelevanceMap(Contextual):
+    """Turns a weight W into W * softround(P_k), softround(p) = sigmoid(beta (p - 1/2)).
+
+    In evaluation, and once the task is over, P_k is rounded to 0 or 1 instead.
+
+    Args:
+        like: the parameter it is a map of.
+        beta: how steep softround is.
+        seed: of the maps, drawn from U(0, 1).
+    """
+
+    used: Tensor  # by the map of any task that is over
+    over: Tensor  # which contexts are
+    batches: Tensor  # learned in each context
+
+    def __init__(self, like: Tensor, beta: float, seed: tuple[int, int]) -> None:
+        super().__init__()
+        self.beta, self.seed = beta, seed
+        self.maps = nn.ParameterList()
+        self.register_buffer("used", torch.zeros_like(like, dtype=torch.bool))
+        self.register_buffer("over", torch.zeros(0, dtype=torch.bool))
+        self.register_buffer("batches", torch.zeros(0, dtype=torch.long))
+        self._like = like.detach()[:0]
+        self.add_context()
+
+    @property
+    def contexts(self) -> int:
+        """How many have a map."""
+        return len(self.maps)
+
+    @property
+    def map(self) -> Tensor:
+        """P of the active context."""
+        found: Tensor = self.maps[self.context]
+        return found
+
+    def add_context(self) -> None:
+        """One more map, which does not depend on how many there are."""
+        number = int(np.random.SeedSequence((*self.seed, self.contexts)).generate_state(1)[0])
+        values = torch.rand(self.used.shape, generator=torch.Generator().manual_seed(number))
+        self.maps.append(nn.Parameter(values.to(self.used.device, self._like.dtype)))
+        self.over = torch.cat([self.over, self.over.new_zeros(1)])
+        self.batches = torch.cat([self.batches, self.batches.new_zeros(1)])
+
+    def softround(self) -> Tensor:
+        """sigmoid(beta (P - 1/2)) of the active context."""
+        return torch.sigmoid(self.beta * (self.map - 0.5))
+
+    def forward(self, weight: Tensor) -> Tensor:
+        """The weight as the active context uses it."""
+        if self.training and not self.over[self.context]:
+            return weight * self.softround()
+        return weight * (self.map.detach() > 0.5)
+
+    @torch.no_grad()
+    def prune(self, weight: Tensor) -> None:
+        """Leave out for good what is not certain to be used, or is next to nothing."""
+        soft = self.softround()
+        self.map.masked_fill_((soft <= CERTAIN) | (soft * weight.abs() <= SMALLEST), 0)
+
+    @torch.no_grad()
+    def finish(self, weight: Tensor) -> None:
+        """The task is over: its map is what it is, and the weights it uses are taken."""
+        if not self.over[self.context]:
+            self.prune(weight)
+        self.used |= self.map > 0.5
+        self.over[self.context] = True
+
+    def _load_from_state_dict(self, state: dict[str, Any], prefix: str, *rest: Any) -> None:
+        while f"{prefix}maps.{self.contexts}" in state:
+            self.add_context()
+        super()._load_from_state_dict(state, prefix, *rest)
+
+
+@dataclass
+class RMN(Method):
+    """Relevance mapping networks.
+
+    Layers share weights W; task k computes with W * softround(P_k), softround(p) = sigmoid(beta (p - 1/2)). P_k starts uniform
+    in [0, 1] and is learned with W. In the last part of a task, P is set to 0 where softround(P) <= 0.999999 or
+    softround(P) |W| <= 1e-5. When the task is over its map is rounded and kept, and weights used by the map of any task are put
+    back after every later step.
+
+    Kaushik, Gain, Kortylewski and Yuille, "Understanding catastrophic forgetting and remembering in continual learning with optimal
+    relevance mapping", 2021. There every task has an output layer (`TaskHeads`, which are left alone here) and norms of its own:
+    every BatchNorm becomes a ContextNorm. Biases have maps like weights. Other parameters (scales and shifts of norms,
+    embeddings) belong to the first task and stay as it leaves them.
+
+    Args:
+        beta: how steep softround is.
+        steps: batches of a task, to know when its last part begins; None prunes once, when the task is over.
+        prune_after: share of the task's batches before the last part begins.
+        l1: weight of the mean of softround(P) in the loss: smaller maps leave more weights to later tasks.
+        seed: of the maps.
+
+    >>> RMN().name
+    'rmn'
+    """
+
+    name = "rmn"
+    label_at_test = True
+
+    beta: float = 100.0
+    steps: int | None = None
+    prune_after: float = 0.4
+    l1: float = 0.0
+    seed: int = 0
+
+    tasks: int = field(default=0, init=False, repr=False, compare=False)  # that are over
+    _maps: list[tuple[nn.Parameter, RelevanceMap]] = field(default_factory=list, init=False, repr=False, compare=False)
+    _rest: list[nn.Parameter] = field(default_factory=list, init=False, repr=False, compare=False)
+    _factors: dict[nn.Parameter, Tensor] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def prepare(self, model: nn.Module) -> Adopt:
+        """Give every Linear and convolution maps, and every norm statistics per context."""
+        if self.beta <= 0 or self.l1 < 0 or not 0 <= self.prune_after <= 1 or (self.steps is not None and self.steps < 1):
+            raise ValueError("RMN needs beta above 0, l1 of at least 0, prune_after in [0, 1], and steps of at least 1 or None.")
+        layers = [m for m in model.modules() if isinstance(m, nn.Linear | _ConvNd) and not isinstance(m, Contextual)]
+        if not layers:
+            raise ValueError(f"{type(model).__name__} has no Linear or convolution whose weights tasks could share.")
+        self.tasks, self._maps, self._factors = 0, [], {}
+        own = {p for m in model.modules() if isinstance(m, Contextual) for p in m.parameters()}
+        context_norms(model)
+        follow_norms(model)
+        for layer in layers:
+            for name, parameter in list(layer.named_parameters(recurse=False)):
+                made = RelevanceMap(parameter, self.beta, (self.seed, len(self._maps))).train(layer.training)
+                register_parametrization(layer, name, made)
+                self._maps.append((parameter, made))
+        mapped = {p for p, _ in self._maps} | {p for _, m in self._maps for p in m.parameters()}
+        self._rest = [p for p in model.parameters() if p not in mapped | own]
+        return lambda optimizer: scale_updates(optimizer, self.factors)
+
+    def penalty(self, model: nn.Module) -> Tensor | None:
+        """l1 times the mean of softround(P)."""
+        if self.l1 == 0:
+            return None
+        total = torch.stack([relevance.softround().sum() for _, relevance in self._maps]).sum()
+        return self.l1 * total / sum(p.numel() for p, _ in self._maps)
+
+    def stepped(self, model: nn.Module, optimizer: Optimizer) -> None:
+        """Prune, in the last part of a task."""
+        for weight, relevance in self._maps:
+            k = relevance.context
+            relevance.batches[k] += 1
+            if self.steps is not None and relevance.batches[k] > self.prune_after * self.steps and not relevance.over[k]:
+                relevance.prune(weight)
+
+    def end_task(self, model: nn.Module, task: int, data: Iterable[tuple[Any, Tensor]]) -> None:
+        """Keep the map and the weights it uses."""
+        for weight, relevance in self._maps:
+            relevance.finish(weight)
+        self.tasks += 1
+        self._factors.clear()
+
+    def state_dict(self) -> dict[str, Any]:
+        """How many tasks are over; maps are in the model."""
+        return {"tasks": self.tasks}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take it over; what was derived from the maps is made anew."""
+        self.tasks = state["tasks"]
+        self._factors.clear()
+
+    def factors(self) -> dict[nn.Parameter, Tensor]:
+        """0 for what earlier tasks use, 1 for what is free."""
+        if self.tasks and not self._factors:
+            self._factors = {weight: (~relevance.used).to(weight) for weight, relevance in self._maps}
+            self._factors |= {parameter: torch.zeros_like(parameter) for parameter in self._rest}
+        return self._factors

@@ -1,0 +1,229 @@
+"""What the paper claims and what we aim at, as data: each with a check that reads records."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .findings import NOT_MEASURED, Check, Finding, Found, above, all_of, at_least, best_row, fall, number, ordered
+from .jobs import JOBS
+from .paper import FED, INFERRED, PERMUTED, ROTATED, SHUFFLED, SPLIT, TABLE_1, Numbers
+from .show import entry_of
+
+__all__ = ["CLAIMS", "TARGETS", "Claim"]
+
+SATURATED = 1.0  # points of immediate accuracy between the first and the last tenth of the tasks
+SIMILAR = 1.0  # points within which accuracies count as similar
+GATEON = ("n-GateON 0", "n-GateON 0.5", "n-GateON 1", "p-GateON 0", "p-GateON 0.5")
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A sentence, the paper's number where it has one, what is wanted of us, and the check."""
+
+    text: str
+    check: Check
+    paper: str = "-"
+    wanted: str = ""
+
+
+def _saturation(job: str) -> Check:
+    def check(found: Found) -> Finding:
+        falls = {row: fall(found, job, row, PERMUTED) for row in GATEON[:3]}
+        known = {row: points for row, points in falls.items() if points is not None}
+        shown = "immediate accuracy falls by " + ", ".join(f"{points:.2f} ({row})" for row, points in known.items())
+        if len(known) < 3:
+            return NOT_MEASURED
+        return Finding(shown, known["n-GateON 0"] > SATURATED and max(known["n-GateON 0.5"], known["n-GateON 1"]) < SATURATED)
+
+    return check
+
+
+def _near_isolated(stream: str) -> Check:
+    def check(found: Found) -> Finding:
+        row = best_row(found, "table-1", stream)
+        ours = None if row is None else number(found, "table-1", row, stream)
+        alone = number(found, "table-1", "Isolated", stream)
+        if ours is None or alone is None:
+            return NOT_MEASURED
+        return Finding(f"{stream.removesuffix('-mnist')} {ours:.2f} against {alone:.2f}", abs(ours - alone) < SIMILAR)
+
+    return check
+
+
+def _first_of_its_kind(stream: str) -> Check:
+    """GateON leads the methods that need no replay; all have one head in this protocol."""
+
+    def check(found: Found) -> Finding:
+        content = found.get("comparison", {"entries": []})
+        rivals = {
+            e["row"]: 100 * e["measures"]["continual_accuracy"]["mean"]
+            for e in content["entries"]
+            if e["stream"] == stream and e["measures"] and not e["replay"] and e["row"] != "Isolated"
+        }
+        mine = best_row(found, "comparison", stream)
+        others = {row: n for row, n in rivals.items() if row not in ("n-GateON", "p-GateON", "Finetune")}
+        if mine is None or not others:
+            return NOT_MEASURED
+        next_ = max(others, key=lambda row: others[row])
+        shown = f"{stream.removesuffix('-mnist')}: {mine} {rivals[mine]:.2f}, {next_} {others[next_]:.2f}"
+        return Finding(shown, rivals[mine] > others[next_])
+
+    return check
+
+
+def _relevances(found: Found) -> Finding:
+    content = found.get("figure-relevance")
+    if content is None:
+        return NOT_MEASURED
+    parts, holds = [], []
+    for stream in content["streams"]:
+        numbers = [number(found, "figure-relevance", row, stream) for row in content["rows"]]
+        known = [n for n in numbers if n is not None]
+        if len(known) == len(content["rows"]):
+            parts.append(f"{stream.removesuffix('-mnist')} " + ", ".join(f"{n:.2f}" for n in known))
+            holds.append(max(known) - min(known) < SIMILAR)
+    return Finding(f"{'; '.join(parts)} ({', '.join(content['rows'])})", all(holds)) if parts else NOT_MEASURED
+
+
+def _neighbours(found: Found) -> Finding:
+    """Whether rotated tasks of neighbouring angles share more gates than others do."""
+    correlations = _correlations(found, ROTATED)
+    if correlations is None:
+        return NOT_MEASURED
+    tasks = correlations.shape[-1]
+    apart = np.abs(np.subtract.outer(np.arange(tasks), np.arange(tasks)))
+    near, far = (float(np.nanmean(correlations[:, where])) for where in (apart == 1, apart > 1))
+    return Finding(f"mean correlation {near:.3f} of neighbours, {far:.3f} of others", near > far + 0.05)
+
+
+def _shared_last_layer(found: Found) -> Finding:
+    """Whether permuted tasks share the units of the last hidden layer more than those of the first."""
+    correlations = _correlations(found, PERMUTED)
+    if correlations is None:
+        return NOT_MEASURED
+    others = ~np.eye(correlations.shape[-1], dtype=bool)
+    first, last = (float(np.nanmean(correlations[layer][others])) for layer in (0, -1))
+    return Finding(f"mean correlation {first:.3f} in the first layer, {last:.3f} in the last", last > first + 0.05)
+
+
+def _correlations(found: Found, stream: str) -> Any:
+    entry = entry_of(found.get("figure-correlation", {"entries": []}), "n-GateON 0", "best", stream)
+    return None if entry is None else np.array(entry["series"]["correlation"]["mean"], dtype=float)
+
+
+def _stays_frozen(found: Found) -> Finding:
+    """Units selective for task 2 have lost availability in it, and do not get it back in task 3."""
+    content = found.get("figure-availability")
+    if content is None or not content["entries"]:
+        return NOT_MEASURED
+    seen = content["entries"][0]["found"][0]
+    steps, courses = len(seen["step"]) // seen["tasks"], seen["courses"]["availability"]
+    selective, everyone = courses["selective for task 2"], courses["all"]
+    before, after, end = selective[steps - 1], selective[2 * steps - 1], selective[-1]
+    shown = f"availability {before:.2f} before task 2, {after:.2f} after it, {end:.2f} after task 3 (all units {everyone[-1]:.2f})"
+    return Finding(shown, after < before and end <= after)
+
+
+def _inferred_as_known(found: Found) -> Finding:
+    pairs = {
+        s: tuple(number(found, "table-hundred", "p-GateON", s, column=c) for c in ("known", "inferred"))
+        for s in JOBS["table-hundred"].streams
+    }
+    known = {s: (a, b) for s, (a, b) in pairs.items() if a is not None and b is not None}
+    shown = "; ".join(f"{s.removesuffix('-mnist')} {a:.2f} known, {b:.2f} inferred" for s, (a, b) in known.items())
+    return Finding(shown, all(abs(a - b) < SIMILAR for a, b in known.values())) if known else NOT_MEASURED
+
+
+def _pairs(rows: tuple[str, ...], *streams: str) -> list[tuple[str, str]]:
+    return [(row, stream) for row in rows for stream in streams]
+
+
+CLAIMS: tuple[Claim, ...] = (
+    Claim(
+        "Over ten tasks GateON comes close to networks that learn one task each.",
+        all_of(*(_near_isolated(s) for s in (PERMUTED, ROTATED, SPLIT))),
+    ),
+    Claim(
+        "GateON is ahead of all other methods that need no replay, under comparable conditions.",
+        all_of(*(_first_of_its_kind(s) for s in JOBS["comparison"].streams)),
+    ),
+    Claim("Gating alone improves on a plain network.", ordered("table-ablation", PERMUTED, ("Vanilla", "Gating only"))),
+    Claim(
+        "Obstruction alone improves on a plain network (so the text; the paper's own table has it the other way round).",
+        ordered("table-ablation", PERMUTED, ("Vanilla", "Obstruction only")),
+    ),
+    Claim(
+        "Neither alone competes with both.",
+        all_of(*(ordered("table-ablation", s, ("Gating only", "p-GateON 0")) for s in (PERMUTED, ROTATED, SHUFFLED))),
+    ),
+    Claim("n-GateON with epsilon 0 saturates over 100 permuted tasks, with 0.5 and 1 it does not.", _saturation("figure-epsilon")),
+    Claim(
+        "p-GateON saturates less than n-GateON (epsilon 0, continual accuracy).",
+        ordered("table-ablation", PERMUTED, ("n-GateON 0", "p-GateON 0")),
+    ),
+    Claim(
+        "A larger epsilon forgets more (n-GateON, permuted).",
+        ordered("table-supplement", PERMUTED, GATEON[:3], "forgetting_rate"),
+    ),
+    Claim(
+        "Knowledge transfers forward on rotated and shuffled tasks.",
+        above("table-supplement", _pairs(GATEON, ROTATED, SHUFFLED), "accuracy_deviation", 0.0),
+    ),
+    Claim(
+        "It does not on permuted ones.",
+        above("table-supplement", _pairs(GATEON, PERMUTED), "accuracy_deviation", 0.0, below=True),
+    ),
+    Claim(
+        "There is no backward transfer on MNIST: the forgetting rate is positive.",
+        above("table-supplement", _pairs(GATEON, PERMUTED, ROTATED, SHUFFLED), "forgetting_rate", 0.0),
+    ),
+    Claim("Three measures of relevance, from gradients to mere activity, reach similar accuracy.", _relevances),
+    Claim("Units that a task selects lose availability in it and keep it low in the next.", _stays_frozen),
+    Claim("Rotated tasks of neighbouring angles share gates.", _neighbours),
+    Claim("Permuted tasks share the last layer, and not the first.", _shared_last_layer),
+    Claim("Contexts inferred from the loss do as well as known ones (p-GateON, 100 tasks).", _inferred_as_known),
+)
+
+
+def _printed(numbers: Numbers, row: str, stream: str) -> str:
+    return f"{numbers[row][stream]['continual_accuracy']:g}"
+
+
+def _hundred(stream: str, wanted: float, numbers: Numbers, row: str, column: str) -> Claim:
+    text = f"{stream.removesuffix('-mnist')}, 100 tasks, contexts {column}: continual accuracy"
+    return Claim(text, at_least("table-hundred", stream, wanted, column=column), _printed(numbers, row, stream), f"{wanted:g}")
+
+
+def _ten(stream: str, wanted: float, measure: str, name: str, paper: str = "-", *, at_most: bool = False) -> Claim:
+    words = f"{'at most ' if at_most else ''}{wanted:g}"
+    check = at_least("table-1", stream, wanted, measure, at_most=at_most)
+    return Claim(f"{stream.removesuffix('-mnist')}, ten tasks: {name}", check, paper, words)
+
+
+ORDER = ("Obstruction only", "Vanilla", "Gating only", "p-GateON 0")
+
+TARGETS: tuple[Claim, ...] = (
+    _ten(PERMUTED, 98.0, "continual_accuracy", "continual accuracy", _printed(TABLE_1, "n-GateON 0", PERMUTED)),
+    _ten(PERMUTED, 0.05, "forgetting_rate", "forgetting rate", at_most=True),
+    _ten(PERMUTED, -0.2, "accuracy_deviation", "accuracy deviation"),
+    _ten(
+        ROTATED, 98.2, "continual_accuracy", "continual accuracy", f"{_printed(TABLE_1, 'p-GateON 0', ROTATED)} with convolutions"
+    ),
+    _ten(ROTATED, 0.0, "accuracy_deviation", "accuracy deviation"),
+    _ten(SPLIT, 99.7, "continual_accuracy", "continual accuracy", f"{_printed(TABLE_1, 'p-GateON 0', SPLIT)} with convolutions"),
+    _ten(SHUFFLED, 98.0, "continual_accuracy", "continual accuracy"),
+    _hundred(PERMUTED, 97.4, FED, "p-GateON 0", "known"),
+    _hundred(PERMUTED, 97.2, INFERRED, "p-GateON 0.5", "inferred"),
+    _hundred(ROTATED, 98.2, INFERRED, "p-GateON 0", "known"),
+    _hundred(SHUFFLED, 97.9, FED, "n-GateON 0", "known"),
+    Claim(
+        "capacity: five times as many permuted tasks in the same network: continual accuracy",
+        at_least("table-hundred", PERMUTED, 96.0, column="known", rows=("p-GateON, five times the tasks",)),
+        wanted="96",
+    ),
+    Claim("ablations, permuted: " + " < ".join(ORDER), ordered("table-ablation", PERMUTED, ORDER), "yes", "yes"),
+    Claim("epsilon: n 0 saturates, n 0.5 and n 1 do not", _saturation("figure-epsilon"), "yes", "yes"),
+)

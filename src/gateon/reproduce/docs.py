@@ -1,0 +1,121 @@
+"""docs/results.md and the table of targets, made of the records in results/ and of nothing else."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ..checkpoint import whole_file
+from ..record import environment
+from .claims import CLAIMS, TARGETS, Claim
+from .findings import NOT_MEASURED, Found, found_in
+from .job import SCALES
+from .jobs import JOBS
+from .show import table
+
+__all__ = ["write_results_page", "write_targets"]
+
+VERDICT = {True: "holds", False: "does not hold", None: "not measured"}
+MET = {True: "met", False: "missed", None: "not measured"}
+
+
+def write_targets(results: Path, scale: str) -> Path:
+    """The targets and whether the records of the other jobs meet them: results/targets-SCALE."""
+    found = found_in(results, scale)
+    folder = results / f"targets-{scale}"
+    folder.mkdir(parents=True, exist_ok=True)
+    lines = [f"# Targets at scale `{scale}`", "", *_targets(found), "", f"Made by `gateon reproduce targets --scale {scale}`."]
+    rows = [_as_row(claim, found) for claim in TARGETS]
+    record = {"name": "targets", "scale": scale, "result": rows, "environment": environment()}
+    _write(folder / "record.json", json.dumps(record, indent=1))
+    _write(folder / "table.md", "\n".join(lines))
+    return folder
+
+
+def write_results_page(results: Path, page: Path) -> Path:
+    """Every table and figure there is, the claims of the paper, the targets, and the records of searches."""
+    found = {scale: found_in(results, scale) for scale in reversed(SCALES)}  # the largest first
+    if not any(found.values()):
+        raise ValueError(f"There is no record of gateon reproduce in {results}: make one, such as gateon reproduce table-1.")
+    parts = [
+        "# Results",
+        "This page is made of the records in `results/` by `gateon reproduce docs`; nothing on it is written by hand.",
+        f"Scales: {'; '.join(f'`{name}`, {words}' for name, words in SCALES.items())}.",
+        "## Which of the paper's claims hold",
+        "Each by the records of the largest scale at which it was measured; what is small says little about what is large.",
+        "\n".join(_claims(found)),
+        "## Targets",
+        "On two cores and full MNIST: scale `cpu`.",
+        "\n".join(_targets(found["cpu"])),
+    ]
+    for name in JOBS:
+        for scale, contents in found.items():
+            if name in contents:
+                parts.append(_section(table(contents[name]), results / f"{name}-{scale}", page))
+    parts += [_search(path, page) for path in sorted(results.glob("search*/record.json"))]
+    page.parent.mkdir(parents=True, exist_ok=True)
+    _write(page, "\n\n".join(parts))
+    return page
+
+
+def _claims(found: Mapping[str, Found]) -> list[str]:
+    lines = ["| the paper says | our figure | scale | verdict |", "|---|---|---|---|"]
+    for claim in CLAIMS:
+        findings = {scale: claim.check(contents) for scale, contents in found.items()}
+        scale = next((scale for scale, finding in findings.items() if finding.holds is not None), None)
+        finding = NOT_MEASURED if scale is None else findings[scale]
+        lines.append(f"| {claim.text} | {finding.figure} | {scale or '-'} | {VERDICT[finding.holds]} |")
+    return lines
+
+
+def _targets(found: Found) -> list[str]:
+    lines = ["| | the paper | at least | ours | |", "|---|---|---|---|---|"]
+    for row in (_as_row(claim, found) for claim in TARGETS):
+        lines.append(f"| {row['target']} | {row['paper']} | {row['wanted']} | {row['ours']} | {row['met']} |")
+    return lines
+
+
+def _as_row(claim: Claim, found: Found) -> dict[str, str]:
+    finding = claim.check(found)
+    return {
+        "target": claim.text,
+        "paper": claim.paper,
+        "wanted": claim.wanted,
+        "ours": finding.figure,
+        "met": MET[finding.holds],
+    }
+
+
+def _section(text: str, folder: Path, page: Path) -> str:
+    """A table as a section of the page, with its figure and its record."""
+    away = Path(os.path.relpath(folder, page.parent)).as_posix()
+    title, _, rest = text.removeprefix("# ").partition("\n")
+    figure = f"![{title}]({away}/figure.png)\n\n" if (folder / "figure.png").exists() else ""
+    return f"## {title}\n\n{figure}{rest.strip()}\n\n[Record]({away}/record.json)."
+
+
+def _search(path: Path, page: Path) -> str:
+    """The record of a search: one row for every setting that was tried."""
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+        rows: list[dict[str, Any]] = list(record["result"])
+        names = list(dict.fromkeys(name for row in rows for name in row))
+    except (ValueError, KeyError, TypeError, AttributeError) as reason:
+        raise ValueError(f"{path} is no record of a search, or a damaged one: move it away.") from reason
+    lines = ["| " + " | ".join(names) + " |", "|---" * len(names) + "|"]
+    lines += ["| " + " | ".join(_cell(row.get(name)) for name in names) + " |" for row in rows]
+    away = Path(os.path.relpath(path, page.parent)).as_posix()
+    made = f"Made by `{record['command']}`. " if record.get("command") else ""
+    return "\n\n".join([f"## {record.get('title') or path.parent.name}", "\n".join(lines), f"{made}[Record]({away})."])
+
+
+def _cell(value: Any) -> str:
+    return "-" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _write(path: Path, text: str) -> None:
+    with whole_file(path) as aside:
+        aside.write_text(text + "\n", encoding="utf-8", newline="\n")

@@ -1,0 +1,123 @@
+"""The figures of jobs, each drawn from the content of its record alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..report.figures import lines, matrices, points
+from .show import entry_of, value
+
+__all__ = ["availability", "contexts", "correlation", "cost", "detection", "epsilon", "missed", "relevance", "task_locked"]
+
+Content = Mapping[str, Any]
+Curves = dict[str, list[tuple[float, float]]]
+
+
+def epsilon(content: Content, path: Path) -> list[Path]:
+    """Immediate accuracy of every task, a line for every row."""
+    panels = {f"{_title(s)}: accuracy right after learning (%)": _courses(content, s, "immediate") for s in content["streams"]}
+    return lines(_drawn(panels), "task", path, log=False)
+
+
+def relevance(content: Content, path: Path) -> list[Path]:
+    """Availability left after every task, task-locked and continual accuracy: a row of panels each, a panel for every stream."""
+    panels: dict[str, Curves] = {}
+    for name, what, factor in (
+        ("room", "mean availability", 1),
+        ("task_locked", "task-locked accuracy (%)", 100),
+        ("continual", "continual accuracy (%)", 100),
+    ):
+        panels |= {f"{_title(s)}: {what}": _courses(content, s, name, factor) for s in content["streams"]}
+    kept = _drawn(panels)
+    labels = ["step within a task" if "locked" in title else "task" for title in kept]
+    return lines(kept, labels, path, log=False, across=max(1, len(kept) // 3))
+
+
+def task_locked(content: Content, path: Path) -> list[Path]:
+    """Mean accuracy on a task while it is learned, a panel for every stream."""
+    panels = {f"{_title(s)}: task-locked accuracy (%)": _courses(content, s, "task_locked") for s in content["streams"]}
+    return lines(_drawn(panels), "step within a task", path, log=False)
+
+
+def contexts(content: Content, path: Path) -> list[Path]:
+    """Contexts found against tasks presented, a panel for every stream."""
+    panels = {f"{_title(s)}: contexts found": _courses(content, s, "contexts", 1) for s in content["streams"]}
+    return lines(_drawn(panels), "tasks presented", path, log=False)
+
+
+def missed(content: Content, path: Path) -> list[Path]:
+    """The share of switches missed so far, a line for every row."""
+    panels = {f"{_title(s)}: switches missed (%)": _courses(content, s, "missed") for s in content["streams"]}
+    return lines(_drawn(panels), "switch", path, log=False)
+
+
+def detection(content: Content, path: Path) -> list[Path]:
+    """How often a difference of angles is taken for another task, or for the first one again; a line for every column."""
+    name = content["measures"][0]
+    curves: Curves = {}
+    for column in content["columns"]:
+        for row in content["rows"]:
+            entry = entry_of(content, row, column, content["streams"][0])
+            share = None if entry is None else entry["measures"].get(name, {}).get("mean")
+            if share is not None:
+                curves.setdefault(column, []).append((float(row), 100 * (1 - share if name == "missed" else share)))
+    what = "found to be another task (%)" if name == "missed" else "the first task's context is reactivated (%)"
+    return lines({what: curves}, "difference of angles (degrees)", path, log=False) if curves else []
+
+
+def correlation(content: Content, path: Path) -> list[Path]:
+    """Correlations of the gates of tasks, a row of pictures for every stream and a picture for every layer."""
+    panels: dict[str, Sequence[Sequence[float | None]]] = {}
+    across = 1
+    for stream in content["streams"]:
+        entry = next((e for e in content["entries"] if e["stream"] == stream), None)
+        layers = [] if entry is None else entry["series"]["correlation"]["mean"]
+        panels |= {f"{_title(stream)}, layer {n}": layer for n, layer in enumerate(layers, 1)}
+        across = max(across, len(layers))
+    return matrices(panels, "task", path, across=across)
+
+
+def availability(content: Content, path: Path) -> list[Path]:
+    """Activity, gates and availability over three tasks, of the units that are selective for the second or third, and of all."""
+    found = content["entries"][0]["found"][0]
+    panels = {
+        quantity: {name: list(zip(found["step"], course, strict=True)) for name, course in found["courses"][quantity].items()}
+        for quantity in found["courses"]
+    }
+    return lines(panels, "step", path, log=False)
+
+
+def cost(content: Content, path: Path) -> list[Path]:
+    """Continual accuracy against the time of training, a point for every method."""
+    panels: dict[str, dict[str, tuple[float, float]]] = {}
+    for stream in content["streams"]:
+        for row in content["rows"]:
+            accuracy, seconds = (value(content, row, stream, name) for name in ("continual_accuracy", "seconds"))
+            if accuracy is not None and seconds is not None:
+                panels.setdefault(_title(stream), {})[row] = (max(seconds, 1e-3), 100 * accuracy)
+    return points(panels, "seconds to train", "continual accuracy (%)", path) if panels else []
+
+
+def _courses(content: Content, stream: str, series: str, factor: float = 100) -> Curves:
+    """A line for every row that has the series; in several columns, for every column."""
+    curves: Curves = {}
+    several = len({e["column"] for e in content["entries"]}) > 1
+    for row in content["rows"]:
+        for column in content["columns"]:
+            entry = entry_of(content, row, column, stream)
+            if entry is not None and series in entry.get("series", {}):
+                mean = entry["series"][series]["mean"]
+                pairs = mean if isinstance(mean[0], list) else enumerate(mean, 1)
+                curves[f"{row}, {column}" if several else row] = [(x, factor * y) for x, y in pairs]
+    return curves
+
+
+def _drawn(panels: Mapping[str, Curves]) -> dict[str, Curves]:
+    """Streams of which nothing was run leave no empty panel."""
+    return {title: curves for title, curves in panels.items() if curves}
+
+
+def _title(stream: str) -> str:
+    return stream.removesuffix("-mnist")

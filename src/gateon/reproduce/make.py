@@ -1,0 +1,293 @@
+"""Makes a table or a figure: runs what is missing, collects what is there, writes record, table and figure."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..checkpoint import whole_file
+from ..compare import METHOD_ONLY
+from ..record import Record, environment
+from ..run import Progress, run
+from ..specification import METHODS, Specification
+from .job import Cell, Fields, Job, cells, differences, folder_of, settings
+from .measures import SERIES, keep_inside, measures, reset_peak
+from .show import table
+
+__all__ = ["OUT", "RESULTS", "plan", "read", "reproduce"]
+
+Entry = dict[str, Any]
+OUT, RESULTS = Path("runs/reproduce"), Path("results")
+
+
+def reproduce(
+    job: Job,
+    scale: str = "quick",
+    *,
+    out: Path = OUT,
+    results: Path = RESULTS,
+    seeds: int | None = None,
+    rows: Sequence[str] = (),
+    columns: Sequence[str] = (),
+    streams: Sequence[str] = (),
+    changes: Fields | None = None,
+    progress: Callable[[], Progress | None] = lambda: None,
+) -> Path:
+    """Run what is missing of a table or figure and write it to results/NAME-SCALE; that directory.
+
+    Whatever stops it, the runs that are finished are written, the others go on with the next call, and what an earlier
+    call found of other rows stays.
+
+    Args:
+        job: one of `JOBS`.
+        scale: quick, cpu or paper.
+        out: where the runs are kept, shared by all jobs.
+        results: where record.json, table.md and the figure go.
+        seeds: how many; None for the scale's number.
+        rows, columns, streams: which of them to run; all the scale has by default.
+        changes: fields of the specification that override all others.
+        progress: makes who is told how a run goes.
+    """
+    if seeds is not None and seeds < 1:
+        raise ValueError(f"seeds is a whole number of at least 1, not {seeds}.")
+    folder, size = out / scale, job.scale(scale)
+    wanted = cells(job, scale, rows=rows, columns=columns, streams=streams, changes=changes)
+    failed: dict[tuple[str, str, str], str] = {}
+    try:
+        for cell, specification in _each(wanted, seeds or size.seeds):
+            try:
+                _run(job, specification, folder, size.alone, progress())
+            except FloatingPointError as reason:  # a setting that diverges is a result, and no reason to lose the others
+                failed[cell.place] = str(reason)
+    finally:
+        content = _content(job, scale, folder, results, changes, failed)
+        content["command"] = f"gateon reproduce {job.name} --scale {scale}" + (f" --seeds {seeds}" if seeds else "")
+        written = _write(job, content, results / f"{job.name}-{scale}")
+    return written
+
+
+def plan(
+    job: Job,
+    scale: str,
+    *,
+    out: Path = OUT,
+    seeds: int | None = None,
+    rows: Sequence[str] = (),
+    columns: Sequence[str] = (),
+    streams: Sequence[str] = (),
+    changes: Fields | None = None,
+) -> list[tuple[Cell, Specification, bool]]:
+    """The runs a job asks for: the place, what is run there, and whether it is finished."""
+    wanted = cells(job, scale, rows=rows, columns=columns, streams=streams, changes=changes)
+    runs = _each(wanted, seeds or job.scale(scale).seeds)
+    return [(cell, specification, _finished(job, specification, out / scale)) for cell, specification in runs]
+
+
+def read(path: Path) -> dict[str, Any]:
+    """The content of a record that `reproduce` wrote."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(content["entries"], list):
+            raise TypeError
+    except (ValueError, KeyError, TypeError) as reason:
+        raise ValueError(f"{path} is no record of gateon reproduce, or a damaged one: move it away.") from reason
+    return dict(content)
+
+
+def _each(wanted: Sequence[Cell], seeds: int) -> Iterator[tuple[Cell, Specification]]:
+    for cell in wanted:
+        if cell.specification is not None:
+            for seed in range(seeds):
+                yield cell, replace(cell.specification, seed=seed)
+
+
+def _place(job: Job, specification: Specification, folder: Path) -> Path:
+    """Runs are shared by all jobs; what a job looks at by itself is its own."""
+    own = folder_of(specification, folder)
+    return own if job.look is None else own.with_name(f"{own.name}-{job.name}")
+
+
+def _finished(job: Job, specification: Specification, folder: Path) -> bool:
+    place = _place(job, specification, folder)
+    if job.look is not None:
+        return (place / "found.json").exists()
+    alone = "accuracy_deviation" not in job.measures or specification.method == "isolated"
+    return (place / "record.json").exists() and (alone or (place / "alone.json").exists())
+
+
+def _run(job: Job, specification: Specification, folder: Path, alone: int | None, progress: Progress | None) -> None:
+    """One run, if it is not finished, with what is kept beside it."""
+    if _finished(job, specification, folder):
+        return
+    place = _place(job, specification, folder)
+    if job.look is not None:
+        found = job.look(specification, progress)
+        place.mkdir(parents=True, exist_ok=True)
+        _write_json(found, place / "found.json")
+        return
+    if not (place / "record.json").exists():
+        _learn(specification, place, progress)
+    if "accuracy_deviation" in job.measures and specification.method != "isolated":
+        plain = _isolated(specification, alone)
+        own = folder_of(plain, folder)
+        if not (own / "record.json").exists():
+            _learn(plain, own, progress)
+        accuracy = Record.load(own / "record.json").accuracy
+        _write_json([row[k] for k, row in enumerate(accuracy)], place / "alone.json")
+
+
+def _isolated(specification: Specification, tasks: int | None) -> Specification:
+    """The same for networks that learn one task each, where asked for the first tasks only.
+
+    As `compare.isolated_accuracies` has it, but kept where a row of isolated networks finds it: they take long.
+    """
+    plain: dict[str, Any] = {"method": "isolated", "contexts": "known", "evaluate": "all"}
+    plain |= dict.fromkeys((*METHOD_ONLY, "threshold", "window"))
+    plain["detector"] = "best"
+    if tasks is not None:
+        plain["tasks"] = min(tasks, specification.tasks or tasks)
+    return Specification.from_dict(specification.to_dict() | plain)
+
+
+def _learn(specification: Specification, place: Path, progress: Progress | None) -> None:
+    """Like `compare.run_specification`, with the learner at hand afterwards: a record does not tell which gates were open."""
+    stream = specification.make_stream()
+    learner = specification.make_learner(stream)
+    reset_peak()
+    record = run(
+        stream,
+        learner,
+        place,
+        steps=specification.steps,
+        batch=specification.batch,
+        seed=specification.seed,
+        evaluate=specification.evaluate,
+        curves=specification.curves,
+        part=specification.part,
+        specification=specification.to_dict(),
+        defaults=Specification(specification.stream).to_dict(),
+        progress=progress,
+        keep=False,  # what is large is not needed again
+    )
+    keep_inside(learner, stream, record.contexts, place)
+    specification.save(place / "specification.toml")
+
+
+def _content(
+    job: Job, scale: str, folder: Path, results: Path, changes: Fields | None, failed: Mapping[tuple[str, str, str], str]
+) -> dict[str, Any]:
+    """All there is to say: everything that is finished, run now or before."""
+    everything = cells(job, scale, columns=list(job.columns), changes=changes)
+    before = results / f"{job.name}-{scale}" / "record.json"
+    kept = {(e["row"], e["column"], e["stream"]): e for e in (read(before)["entries"] if before.exists() else [])}
+    entries = []
+    for cell in everything:
+        entry, old = _entry(job, cell, folder), kept.get(cell.place)
+        if old is not None and _is_current(old, cell) and (entry is None or len(old["seeds"]) > len(entry["seeds"])):
+            entry = old
+        if entry is None and cell.place in failed:
+            entry = _described(cell) | {"failed": failed[cell.place], "seeds": [], "measures": {}}
+        if entry is not None:
+            entries.append(entry)
+    return {
+        "name": job.name,
+        "title": job.title,
+        "scale": scale,
+        "rows": list(dict.fromkeys(cell.row.label for cell in everything)),
+        "columns": list(job.columns),
+        "streams": list(job.streams),
+        "measures": list(job.measures),
+        "paper": {cell.row.label: job.paper.get(cell.row.paper or cell.row.label, {}) for cell in everything},
+        "waiting": sorted({cell.row.label for cell in everything if cell.row.fields.get("method") not in METHODS}),
+        "differences": differences(job, scale),
+        "entries": entries,
+        "environment": environment(),
+    }
+
+
+def _entry(job: Job, cell: Cell, folder: Path) -> Entry | None:
+    """What the finished runs of one place found."""
+    if cell.specification is None:
+        return None
+    finished: list[Path] = []
+    while _finished(job, one := replace(cell.specification, seed=len(finished)), folder):
+        finished.append(_place(job, one, folder))
+    if not finished:
+        return None
+    entry = _described(cell) | {"seeds": list(range(len(finished)))}
+    if job.look is not None:
+        return entry | {"found": [json.loads((place / "found.json").read_text(encoding="utf-8")) for place in finished]}
+    records = [Record.load(place / "record.json") for place in finished]
+    each = [measures(record, place, _alone(place)) for record, place in zip(records, finished, strict=True)]
+    series = {name: np.stack([SERIES[name](r, p) for r, p in zip(records, finished, strict=True)]) for name in job.series}
+    made = [{name: r.environment.get(name) for name in ("commit", "time", "threads", "processor")} for r in records]
+    return entry | {
+        "data": records[0].data.get("name"),
+        "made": made,
+        "measures": {name: _over_seeds(np.array([one[name] for one in each])) for name in each[0] if all(name in o for o in each)},
+        "series": {name: _over_seeds(values) for name, values in series.items()},
+    }
+
+
+def _described(cell: Cell) -> Entry:
+    assert cell.specification is not None
+    method = cell.specification.make_method()
+    return {
+        "row": cell.row.label,
+        "column": cell.column,
+        "stream": cell.stream,
+        "settings": settings(cell.specification),
+        "replay": getattr(method, "replay", None),
+        "label_at_test": getattr(method, "label_at_test", None),
+    }
+
+
+def _is_current(entry: Entry, cell: Cell) -> bool:
+    """Whether an entry of an earlier record is of today's settings."""
+    return cell.specification is not None and bool(entry["settings"] == settings(cell.specification))
+
+
+def _over_seeds(values: Any) -> dict[str, Any]:
+    """Mean, standard deviation and, of plain numbers, each."""
+    spread = values.std(axis=0, ddof=1) if len(values) > 1 else np.zeros_like(values[0])
+    found = {"mean": _plain(values.mean(axis=0)), "spread": _plain(spread)}
+    return found | ({"each": _plain(values)} if values.ndim == 1 else {})
+
+
+def _plain(value: Any) -> Any:
+    """Numbers that JSON has, no longer than they need be."""
+    rounded = np.round(np.asarray(value, dtype=np.float64), 6)
+    return np.where(np.isnan(rounded), None, rounded).tolist()  # type: ignore[call-overload]
+
+
+def _alone(place: Path) -> list[float] | None:
+    path = place / "alone.json"
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+
+
+def _write(job: Job, content: Mapping[str, Any], folder: Path) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    _write_json(content, folder / "record.json")
+    with whole_file(folder / "table.md") as aside:
+        aside.write_text(table(content), encoding="utf-8", newline="\n")
+    if job.draw is not None and content["entries"]:
+        job.draw(content, folder / "figure")
+    return folder
+
+
+def _write_json(content: Any, path: Path) -> None:
+    """As JSON, with every list of numbers on one line."""
+    text = json.dumps(content, indent=1, allow_nan=False)
+    text = re.sub(r"\[\s+((?:-?[\d.e+-]+|null)(?:,\s+(?:-?[\d.e+-]+|null))*)\s+\]", _on_one_line, text)
+    with whole_file(path) as aside:
+        aside.write_text(text + "\n", encoding="utf-8", newline="\n")
+
+
+def _on_one_line(found: re.Match[str]) -> str:
+    return "[" + re.sub(r",\s+", ", ", found[1]) + "]"

@@ -1,0 +1,160 @@
+"""What every method keeps: it learns, its state round-trips, it resumes exactly, it moves nothing outside its claim."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import torch
+from method_tools import ADAM, SGD, assert_same, batch, end, learner_of, reloaded, tiny_cnn, tiny_mlp, train
+
+from gateon import Finetune, Method
+from gateon.methods.adahat import AdaHAT
+from gateon.methods.both import Both
+from gateon.methods.dendrites import Dendrites
+from gateon.methods.ewc import EWC
+from gateon.methods.hat import HAT
+from gateon.methods.joint import Joint
+from gateon.methods.lwf import LwF
+from gateon.methods.ogd import OGD
+from gateon.methods.replay import Replay
+from gateon.methods.rmn import RMN
+from gateon.methods.si import SI
+from gateon.methods.xdg import XdG
+
+
+@dataclass
+class Case:
+    """A method, how it is made, and the optimizer it is published with."""
+
+    name: str
+    make: Callable[[], Method]
+    optimizer: Callable[..., Any] = ADAM
+
+    def learner(self, network, **options):
+        return learner_of(network, self.make(), self.optimizer, **options)
+
+
+METHODS = [
+    Case("finetune", Finetune),
+    Case("ewc", lambda: EWC(samples=50)),
+    Case("ewc-online", lambda: EWC(online=True, decay=0.9, samples=50, labels="sampled")),
+    Case("si", SI),
+    Case("lwf", LwF),
+    Case("replay", lambda: Replay(memory=40, balance="class")),
+    Case("joint", Joint),
+    Case("ogd", lambda: OGD(memory=10), SGD),
+    Case("xdg", lambda: XdG(off=0.5)),
+    Case("xdg+si", lambda: Both(XdG(off=0.5), SI())),
+    Case("hat", lambda: HAT(steps=4)),
+    Case("adahat", lambda: AdaHAT(steps=4)),
+    Case("rmn", lambda: RMN(steps=6)),
+    Case("dendrites", lambda: Dendrites(inputs=8, mean=0.0, std=1.0, on=0.4)),
+    Case("dendrites+si", lambda: Both(Dendrites(inputs=8, mean=0.0, std=1.0, on=0.4), SI())),
+]
+
+every = [pytest.mark.parametrize("network", [tiny_mlp, tiny_cnn]), pytest.mark.parametrize("case", METHODS, ids=lambda c: c.name)]
+
+
+def contract(test):
+    for mark in every:
+        test = mark(test)
+    return test
+
+
+def in_second_task(case, network):
+    learner = case.learner(network)
+    train(learner, 0, 3)
+    end(learner, 0)
+    train(learner, 1, 2)
+    return learner
+
+
+@contract
+def test_it_learns_one_task(case, network):
+    losses = train(case.learner(network), 0, 80)
+    assert sum(losses[-5:]) < 0.75 * sum(losses[:5])
+
+
+@contract
+def test_it_goes_on_in_the_middle_of_a_task_as_if_never_stopped(case, network, tmp_path):
+    def rest(learner):
+        seen = train(learner, 1, 9, start=5)
+        end(learner, 1)
+        return seen + train(learner, 2, 3)
+
+    whole = case.learner(network)
+    train(whole, 0, 6)
+    end(whole, 0)
+    train(whole, 1, 5)
+    state = reloaded(whole.state_dict(), tmp_path / "state.safetensors")
+    assert_same(state, whole.state_dict())
+    losses = rest(whole)
+    other = case.learner(network, seed=5)
+    other.load_state_dict(state)
+    assert rest(other) == losses
+    assert_same(whole.state_dict(), other.state_dict())
+
+
+@contract
+def test_it_moves_what_is_trained_and_nothing_else(case, network):
+    learner = case.learner(network)
+    own = network().state_dict().keys()  # a method may keep what it knows in the model, in modules of its own
+
+    def state():
+        return copy.deepcopy({name: value for name, value in learner.model.state_dict().items() if name in own})
+
+    first = state()
+    for task in range(2):
+        train(learner, task, 4)
+        before = state()
+        modes = [module.training for module in learner.model.modules()]
+        end(learner, task)
+        assert_same(before, state())
+        assert modes == [module.training for module in learner.model.modules()]
+        assert all(p.grad is None for p in learner.model.parameters())
+    after = state()
+    assert torch.equal(first["shift"], after["shift"]) and torch.equal(first["mark"], after["mark"])
+    parameters = {name: p for name, p in learner.model.named_parameters() if name in own}
+    moved = {name for name, p in parameters.items() if not torch.equal(first[name], p)}
+    assert moved == {name for name, p in parameters.items() if p.requires_grad}
+
+
+@contract
+def test_a_batch_that_is_not_finite_changes_nothing(case, network):
+    learner = in_second_task(case, network)
+    before = copy.deepcopy({key: value for key, value in learner.state_dict().items() if key != "generator"})
+    x, y = batch(1)
+    x[0, 0] = float("nan")
+    with pytest.raises(FloatingPointError, match="at step 5"):
+        learner.observe(x, y, context=1)
+    assert_same(before, {key: value for key, value in learner.state_dict().items() if key != "generator"})
+
+
+@contract
+def test_predicting_leaves_its_state_alone(case, network):
+    learner = in_second_task(case, network)
+    before = copy.deepcopy(learner.state_dict())
+    learner.predict(batch(0)[0], context=0)
+    assert_same(before, learner.state_dict())
+
+
+@pytest.mark.parametrize("case", METHODS, ids=lambda c: c.name)
+def test_a_method_prepared_again_has_forgotten_its_first_model(case):
+    method = case.make()
+    first = learner_of(tiny_mlp, method, case.optimizer)
+    train(first, 0, 3)
+    end(first, 0)
+    used = train(learner_of(tiny_mlp, method, case.optimizer, seed=3), 0, 4)
+    assert used == train(case.learner(tiny_mlp, seed=3), 0, 4)
+
+
+def test_names_are_those_of_the_command_line_and_replay_is_marked():
+    assert [case.name for case in METHODS] == [case.make().name for case in METHODS]
+    marked = {case.name for case in METHODS if case.make().replay}
+    assert {"replay", "joint"} <= marked and not marked & {"finetune", "ewc", "si", "lwf", "ogd", "xdg", "hat", "rmn", "dendrites"}
+    labelled = {case.name for case in METHODS if case.make().label_at_test}
+    assert labelled == {"xdg", "xdg+si", "hat", "adahat", "rmn"}

@@ -1,0 +1,79 @@
+"""Heads of their own for every task."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+import torch
+from method_tools import ADAM, assert_same, batch, reloaded, train
+from torch import nn
+
+import gateon
+from gateon.models import mlp
+from gateon.models.heads import TaskHeads, with_task_heads
+
+MOMENTUM = partial(torch.optim.SGD, lr=0.1, momentum=0.9, weight_decay=0.01)
+
+
+def network(tasks=1):
+    torch.manual_seed(0)
+    return with_task_heads(mlp(8, (24,), 3, norm="none"), tasks)
+
+
+def test_each_context_has_its_own_head_and_a_new_one_is_trained():
+    learner = gateon.Learner(network(), optimizer=ADAM)
+    train(learner, 0, 5)
+    train(learner, 2, 5)
+    heads = learner.model[-1]
+    assert heads.contexts == 3
+    x = batch(0)[0]
+    hidden = learner.model[:-1](x)
+    for k in (0, 1, 2):
+        weight, bias = heads.head(k)
+        assert torch.allclose(learner.predict(x, context=k), hidden @ weight.T + bias, atol=1e-6)
+    with pytest.raises(IndexError, match="Context 3"):
+        learner.predict(x, context=3)
+
+
+@pytest.mark.parametrize("optimizer", [ADAM, MOMENTUM])
+@pytest.mark.parametrize("keep", [False, True])
+def test_heads_of_other_tasks_do_not_move_under_any_optimizer(optimizer, keep):
+    learner = gateon.Learner(network(tasks=2), optimizer=optimizer, keep_optimizer=keep)
+    train(learner, 0, 5)
+    before = [p.clone() for p in learner.model[-1].head(0)]
+    train(learner, 1, 5)
+    assert all(torch.equal(a, b) for a, b in zip(before, learner.model[-1].head(0), strict=True))
+
+
+def test_a_state_with_more_heads_is_taken_over(tmp_path):
+    whole = gateon.Learner(network(), optimizer=ADAM)
+    train(whole, 0, 3)
+    train(whole, 1, 3)
+    state = reloaded(whole.state_dict(), tmp_path / "state.safetensors")
+    losses = train(whole, 1, 5, start=3) + train(whole, 2, 2)
+    other = gateon.Learner(network(), optimizer=ADAM)
+    other.load_state_dict(state)
+    assert train(other, 1, 5, start=3) + train(other, 2, 2) == losses
+    assert_same(whole.state_dict(), other.state_dict())
+
+
+def test_gates_find_the_hidden_layers_below_heads():
+    torch.manual_seed(0)
+    model = with_task_heads(mlp(8, (24, 24), 3), tasks=3)
+    learner = gateon.Learner(model, optimizer=ADAM, method=gateon.GateON(density=0.5), compact=False)
+    full = gateon.Learner(with_task_heads(mlp(8, (24, 24), 3), tasks=3), optimizer=ADAM, method=gateon.GateON(density=0.5))
+    assert list(learner.method.gates.gates) == ["1", "4"]
+    full.model.load_state_dict(model.state_dict())
+    assert train(learner, 0, 5) == pytest.approx(train(full, 0, 5), rel=1e-4)
+    assert train(learner, 1, 5) == pytest.approx(train(full, 1, 5), rel=1e-4)
+    assert full.is_compact
+
+
+def test_bad_heads_are_refused():
+    with pytest.raises(ValueError, match="at least one input, class and task"):
+        TaskHeads(4, 2, tasks=0)
+    with pytest.raises(ValueError, match="ends with ReLU"):
+        with_task_heads(nn.Sequential(nn.Linear(2, 2), nn.ReLU()))
+    with pytest.raises(ValueError, match="ends with NoneType"):
+        with_task_heads(nn.Sequential())
