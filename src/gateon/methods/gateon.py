@@ -173,7 +173,7 @@ def preset(name: str, per: View = "unit") -> GateON:
         "released": GateON(
             per=per, epsilon=0.0, scale="gradient", bias_apart=True, density=0.5, width=0.095, power=2, before_norm=True
         ),
-        "best": GateON(per=per) if per == "unit" else GateON(per=per, epsilon=0.0, obstruct_head=True, prefer=3.0),
+        "best": GateON(per=per) if per == "unit" else GateON(per=per, rate=0.03, epsilon=0.0, obstruct_head=True, prefer=3.0),
     }
     if name not in presets:
         raise ValueError(f"There is no preset {name!r}: choose one of {', '.join(presets)}.")
