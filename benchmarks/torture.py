@@ -38,6 +38,14 @@ VARIANTS: dict[str, dict[str, Any]] = {  # what is run, by what it asks for
     "finetune": {"method": "finetune"},
     "isolated": {"method": "isolated"},
     "inferred": {"method": "n-gateon", "contexts": "inferred"},
+    "ewc": {"method": "ewc"},
+    "xdg+si": {"method": "xdg+si"},
+    "hat": {"method": "hat"},
+    "rmn": {"method": "rmn"},
+    "dendrites": {"method": "dendrites"},
+    "lwf": {"method": "lwf"},
+    "replay": {"method": "replay"},
+    "zoo": {"method": "zoo"},
 }
 
 

@@ -21,10 +21,12 @@ from gateon.compare import isolated_accuracies, run_specification
 from gateon.folder import CheckpointWarning, checkpoints
 from gateon.record import Record
 from gateon.run import Interrupted, Quiet, _batches, run
+from gateon.specification import METHODS as ALL_METHODS
 from gateon.specification import Specification
 from gateon.streams import Split, Stream, Task
 
 METHODS = ("n-gateon", "p-gateon", "finetune", "isolated")
+OTHERS = [name for name in ALL_METHODS if name not in METHODS]
 STEPS = 6
 
 
@@ -73,7 +75,7 @@ def same_state(one, other):
         return one.keys() == other.keys() and all(same_state(one[key], other[key]) for key in one)
     if isinstance(one, list | tuple):
         return len(one) == len(other) and all(map(same_state, one, other))
-    return one == other
+    return one == other or (one != one and other != other)  # NaN: not known yet
 
 
 class Stop(Quiet):
@@ -263,6 +265,19 @@ def test_a_run_stopped_anywhere_goes_on_as_if_it_had_not_been(data, tmp_path, me
     with pytest.raises(Interrupted):
         go(asked, tmp_path / "out", Stop(at))
     assert not (tmp_path / "out" / "record.json").exists()
+    resumed, again = go(asked, tmp_path / "out")
+    assert without_times(resumed) == without_times(whole)
+    assert same_state(again.state_dict(), learner.state_dict())
+
+
+@pytest.mark.parametrize("method", [*OTHERS, "inferred"])
+def test_so_does_one_of_any_other_method(data, tmp_path, method):
+    named = {"contexts": "inferred"} if method == "inferred" else {"method": method}
+    asked = specification(data, **named)
+    whole, learner = go(asked)
+    for at in (2, STEPS + 3, 2 * STEPS):
+        with pytest.raises(Interrupted):
+            go(asked, tmp_path / "out", Stop(at))
     resumed, again = go(asked, tmp_path / "out")
     assert without_times(resumed) == without_times(whole)
     assert same_state(again.state_dict(), learner.state_dict())

@@ -162,7 +162,7 @@ def compare(
 
 
 def reproduce(
-    name: str,
+    name: Annotated[str, tyro.conf.arg(metavar="NAME")],
     scale: Literal["quick", "cpu", "paper"] = "quick",
     seeds: int | None = None,
     rows: tuple[str, ...] = (),
@@ -178,9 +178,10 @@ def reproduce(
 ) -> None:
     """Make a table or figure of the paper anew, beside the paper's numbers.
 
-    NAME is one of: table-1, table-ablation, table-transfer, table-supplement, table-hundred, comparison, figure-availability,
-    figure-relevance, figure-epsilon, figure-correlation, figure-tasklocked; all for every one of them; targets for what the records
-    say of the targets; docs for the page of all results. What is finished is not run again, what was stopped goes on.
+    NAME is one of: table-1, table-ablation, table-transfer, table-supplement, table-hundred, table-inference, comparison,
+    figure-availability, figure-relevance, figure-epsilon, figure-correlation, figure-tasklocked, figure-contexts, figure-detection,
+    figure-reactivation, figure-missed; all for every one of them; targets for what the records say of the targets; docs for the
+    page of all results. What is finished is not run again, what was stopped goes on.
 
     Args:
         name: which table or figure.

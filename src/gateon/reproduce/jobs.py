@@ -218,6 +218,7 @@ JOBS: dict[str, Job] = {
             ),
             differences=(
                 UNDONE,
+                "The confidence of Algorithm 1 is reached after 114 batches of a task: it can find no switch before.",
                 "Rotated tasks may share a context where their angles are close: that is no mistake.",
                 "Shuffled tasks have the same images: without labels their contexts cannot be told apart.",
             ),
