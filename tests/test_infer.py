@@ -14,6 +14,7 @@ import gateon
 from gateon import ContextDetector, checkpoint
 from gateon.infer import recognised
 from gateon.methods.xdg import XdG
+from gateon.models import mlp
 
 ADAM = partial(torch.optim.Adam, lr=3e-2)
 COSINE = partial(torch.optim.lr_scheduler.CosineAnnealingLR, T_max=40)
@@ -404,3 +405,34 @@ def test_algorithm_1_hears_of_every_batch_once(monkeypatch):
     detector = ContextDetector(window=1, confidence_rate=0.3, robust=False)
     found = contexts_found(made(detector), batches := stream([0, 1, 0]))
     assert len(heard) == len(batches) and max(found) > 0
+
+
+def test_two_contexts_that_are_alike_do_not_send_a_batch_to_and_fro():
+    """Each rejects the batch while it is active, and would take it back when it is not: what is settled stays settled."""
+    one = made(ContextDetector(window=1, fit=50.0, confident=0.0))
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(12):
+        x = torch.randn(50, 20, generator=generator)
+        one.observe(x, (x[:, 0] > 0).long())
+    strange = torch.randn(50, 20, generator=generator)
+    for _ in range(6):
+        one.observe(strange, (strange[:, 3] < 0).long())
+    assert one.contexts.figures["switches"] <= 6
+
+
+def test_losses_are_compared_without_the_penalty_of_a_method():
+    method = gateon.GateON(density=0.5, gate_penalty=5.0)
+    one = made(ContextDetector(), method=method)
+    x, y = torch.randn(50, 20), torch.zeros(50, dtype=torch.long)
+    _, value, restore = one.forward(x, y) if one.switch(0) else (None, 0.0, None)
+    restore()
+    assert value == pytest.approx(one.loss(one._outputs(one._network, x), y).item(), abs=1e-5)
+
+
+def test_norms_of_the_batch_are_not_mixed_between_contexts():
+    one = made(model=partial(mlp, FEATURES, (30,), CLASSES, norm="batch"), compact=False)
+    x = torch.randn(40, 20)
+    for k in range(3):
+        one.observe(x, torch.zeros(40, dtype=torch.long), context=k)
+    for k, outputs in enumerate(one.outputs_under(x, range(3))):
+        torch.testing.assert_close(outputs, one.predict(x, context=k))

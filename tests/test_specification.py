@@ -182,3 +182,41 @@ def test_a_device_that_is_not_here_is_named(name):
     asked = Specification("split-mnist", hidden=(12,), data="mnist-5k", device=name)
     with pytest.raises(ValueError, match=f"There is no device '{name}' here: use cpu"):
         asked.make_learner(asked.make_stream())
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"memory": 5}, "n-gateon has no memory"),
+        ({"method": "p-gateon", "strength": 5.0}, "p-gateon has no strength"),
+        ({"method": "joint", "memory": 5}, "joint has no memory"),
+        ({"method": "zoo", "precision": "bf16"}, "zoo has no strength and no precision"),
+        ({"method": "zoo", "contexts": "inferred"}, "zoo cannot infer contexts"),
+        ({"method": "hat", "contexts": "inferred"}, "hat must be told where a task ends"),
+        ({"method": "xdg+si", "contexts": "inferred"}, r"xdg\+si must be told where a task ends"),
+        ({"threshold": 2.0}, "threshold and window are of the detector"),
+        ({"preset": "released", "label_smoothing": 0.1}, "released has no label smoothing"),
+    ],
+)
+def test_options_that_would_do_nothing_are_refused(options, sentence):
+    asked = Specification("split-mnist", hidden=(8,), data="mnist-5k", **options)
+    with pytest.raises(ValueError, match=sentence):
+        asked.make_learner(asked.make_stream())
+
+
+def test_a_negative_seed_is_refused():
+    with pytest.raises(ValueError, match="seed is a whole number of at least 0, not -1"):
+        Specification("split-mnist", seed=-1)
+
+
+@pytest.mark.parametrize("method", ["replay", "joint", "zoo"])
+def test_stored_samples_are_learned_with_the_same_loss_as_new_ones(method):
+    asked = Specification("split-mnist", hidden=(8,), data="mnist-5k", method=method, label_smoothing=0.3)
+    learner = asked.make_learner(asked.make_stream())
+    loss = learner.loss if method == "zoo" else learner.method.loss
+    assert loss.keywords == {"label_smoothing": 0.3}
+
+
+def test_methods_that_must_know_the_number_of_tasks_are_told():
+    asked = Specification("split-mnist", hidden=(8,), data="mnist-5k", method="dendrites")
+    assert asked.make_learner(asked.make_stream()).method.segments == 5

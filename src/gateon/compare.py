@@ -14,10 +14,13 @@ from .report.table import markdown, summarise
 from .run import Progress, run
 from .specification import Specification
 
-__all__ = ["compare", "isolated_accuracies", "run_specification"]
+__all__ = ["alone", "compare", "isolated_accuracies", "run_specification"]
 
 # What changes a method and not the network, its data or its training.
-METHOD_ONLY = ("density", "rate", "epsilon", "floor", "relevance", "apply", "obstruct_head", "prefer", "gate_penalty", "curves")
+METHOD_ONLY = (
+    *("strength", "memory", "threshold", "window", "curves"),
+    *("density", "rate", "epsilon", "floor", "relevance", "apply", "obstruct_head", "prefer", "gate_penalty"),
+)
 
 
 def run_specification(
@@ -48,9 +51,19 @@ def run_specification(
     return record
 
 
+def alone(specification: Specification) -> Specification:
+    """The same for networks that learn one task each, without what a method adds.
+
+    >>> alone(Specification("split-mnist", method="ewc", strength=5.0)).strength is None
+    True
+    """
+    same = {"method": "isolated", "evaluate": "all", "contexts": "known", "detector": "best"}
+    return _changed(specification, **same, **dict.fromkeys(METHOD_ONLY))
+
+
 def isolated_accuracies(specification: Specification, folder: Path, progress: Progress | None = None) -> list[float]:
     """Accuracies of networks of the same specification that learn one task each: run once, then found again by its key."""
-    plain = _changed(specification, method="isolated", evaluate="all", **dict.fromkeys(METHOD_ONLY))
+    plain = alone(specification)
     data = sha256(str(plain.make_stream().source.get("sha256")).encode()).hexdigest()[:6]  # a stand-in is not the real thing
     record = run_specification(plain, folder / f"isolated-{plain.key()}-{data}", progress=progress)
     return [accuracy for k, row in enumerate(record.accuracy) if (accuracy := row[k]) is not None]

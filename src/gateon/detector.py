@@ -53,12 +53,12 @@ class ContextDetector:
     """Finds the switches in a stream of losses, recognises contexts that return, and opens new ones.
 
     A loss is suspect if it exceeds L + max(spread * D, min(P / 2, max((threshold - 1) |L|, share * P))), with L the running loss of
-    the context, P = L_0 - L what was learned since its first loss, and D the mean distance between successive losses: it must
-    stand out from the losses themselves, from what was learned, and from noise. After `window` suspects in a row it is settled
-    what has changed. If the last batch before them has become a suspect too, it is the network and not the task (a learning rate
-    was raised, say): the alarm is dismissed, as it is where the context at hand still fits. Otherwise the best fitting old
-    context is reactivated, and if none fits a new one begins. Suspects never enter the running loss, and are meant to be learned
-    only when it is settled where.
+    the context, P = L_0 - L what was learned since its first loss (P / 2 counts once P is a tenth of L_0), and D twice the mean
+    rise from one loss to the next: it must stand out from the losses themselves, from what was learned, and from noise. After
+    `window` suspects in a row it is settled what has changed. If the last batch before them has become a suspect too, it is the
+    network and not the task (a learning rate was raised, say): the alarm is dismissed, as it is where the context at hand still
+    fits. Otherwise the best fitting old context is reactivated, and if none fits a new one begins. Suspects never enter the
+    running loss, and are meant to be learned only when it is settled where.
 
     With `robust=False` it is the paper's Algorithm 1 (from the prose around it): a switch where the minimum of the last `window`
     losses exceeds threshold * L, with one running loss for all contexts, which every loss enters; the first context whose loss is
@@ -171,6 +171,11 @@ class ContextDetector:
             f"The loss is {loss}: the detector takes finite numbers only; it is as it was before.",
         )
         return self._update_robust(float(loss), probe, familiar) if self.robust else self._update_paper(float(loss), probe)
+
+    def settled(self, loss: float) -> None:
+        """Take the loss of a batch of which `update` has settled that it belongs to the active context."""
+        if self.robust:
+            self._learn(loss)
 
     def state_dict(self) -> dict[str, Any]:
         """What it knows, as numbers and lists."""

@@ -98,12 +98,15 @@ def held_specification(folder: Path) -> dict[str, Any]:
     """What the run in a directory was asked for, finished or not."""
     if (folder / "record.json").is_file():
         return Record.load(folder / "record.json").specification
-    for path in checkpoints(folder) if folder.is_dir() else []:
+    found = checkpoints(folder) if folder.is_dir() else []
+    for path in found:
         with suppress(checkpoint.DamagedError):  # told when the run goes on
             specification = checkpoint.load(path, only=["specification"]).get("specification")
             if not isinstance(specification, dict):
                 raise ValueError(f"{path} is no checkpoint of a run: choose the directory of one.")
             return specification
+    if found:
+        raise ValueError(f"Every checkpoint in {folder} is damaged: gateon inspect tells how; begin the run anew elsewhere.")
     raise ValueError(f"{folder} holds no run to go on with: begin one with gateon run.")
 
 

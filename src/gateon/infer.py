@@ -88,10 +88,11 @@ class Inference:
         if not verdict.switched:
             return Observation([learner.step(*learner.forward(*batch)) for batch in batches][-1], detector.active, False)
         learner.switch(verdict.context)
-        if not detector.robust:
-            return Observation(learner.step(*learner.forward(x, y)), verdict.context, True)
-        seen = [self.observe(learner, *batch) for batch in batches][-1]
-        return Observation(seen.loss, seen.context, True)
+        for batch in batches:
+            value = learner.step(*learner.forward(*batch))
+            detector.settled(value)
+        self.familiar = _last_of(batches[-1:])
+        return Observation(value, verdict.context, True)
 
     def state_dict(self) -> dict[str, Any]:
         """What the detector knows, and the batches it needs to go on."""

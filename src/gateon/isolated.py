@@ -10,16 +10,9 @@ from torch.optim import Optimizer
 
 from .learner import Learner, Observation
 from .methods.base import Method
+from .methods.named import InIsolation
 
 __all__ = ["Isolated"]
-
-
-class _Named(Method):
-    name = "isolated"
-    label_at_test = True
-
-    def __repr__(self) -> str:
-        return "Isolated()"
 
 
 class Isolated:
@@ -40,7 +33,7 @@ class Isolated:
     contexts = None  # they are given
 
     def __init__(self, make: Callable[[], Learner]) -> None:
-        self.method: Method = _Named()
+        self.method: Method = InIsolation()
         self._make = make
         self._learner = make()
         self.context: int | None = None
@@ -60,7 +53,7 @@ class Isolated:
         """Learn one batch; without a context, in that of the batch before."""
         if context is not None and context != self.context:
             self._learner, self.context = self._make(), context
-        return self._learner.observe(x, y, context)
+        return self._learner.observe(x, y, self.context)
 
     def predict(self, x: Any, context: int | None = None) -> Tensor:
         """Outputs of the network being learned; the others are gone."""

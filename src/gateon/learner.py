@@ -20,7 +20,7 @@ from .gates import gates_of
 from .infer import Inference, Observation, Recognition, recognised
 from .methods.base import Method
 from .methods.finetune import Finetune
-from .norm import kept_statistics
+from .norm import ContextNorm, kept_statistics
 from .part import Part
 
 __all__ = ["Learner", "Observation"]
@@ -91,12 +91,19 @@ class Learner:
         }
         if contexts is not None:
             self.description["contexts"] = _shown(contexts)
+        if keep_optimizer:
+            self.description["keep_optimizer"] = "True"
         self._new_optimizer, self._new_schedule = optimizer, schedule
         self._adopt = self._method.prepare(model)
         if contexts is not None and gates_of(model) is None and contexts_of(model) is None:
             raise ValueError(
                 f"Under {self._method.name} a network is the same in every context, so that none can be inferred: "
                 "leave contexts= out, or choose a method that has contexts, such as GateON()."
+            )
+        if contexts is not None and self._method.needs_ends:
+            raise ValueError(
+                f"{self._method.name} must be told where a task ends, which nobody knows where contexts are inferred: "
+                "leave contexts= out, or choose GateON()."
             )
         self._part: Part | None = None  # the sub-network being learned; None at full width
         self._shown: Part | None = None  # the sub-network evaluated last
@@ -215,9 +222,10 @@ class Learner:
             put_back()
             torch.set_rng_state(generator)
 
-        loss = self._loss_of(x, y)
-        value = loss.item()
-        if not math.isfinite(value):
+        loss, penalty = self._loss_of(x, y), self._method.penalty(network)
+        value = loss.item()  # without the penalty: a detector compares it with what other contexts would have
+        loss = loss if penalty is None else loss + penalty
+        if not math.isfinite(value if penalty is None else loss.item()):
             restore()
             raise FloatingPointError(
                 f"The loss is {value} at step {self.steps} in context {self.context}; nothing was learned from that batch. "
@@ -245,7 +253,9 @@ class Learner:
     def outputs_under(self, x: Any, contexts: Sequence[int]) -> Iterator[Tensor]:
         """Outputs for x in each of several contexts: sub-networks in turn, or where there are none, all in one batched pass."""
         gates = gates_of(self._whole)
-        if gates is None or self._part is not None or not isinstance(x, Tensor) or contexts_of(self._whole) is not None:
+        mixing = any(isinstance(m, ContextNorm) and m.statistics == "batch" for m in self._whole.modules())
+        others = mixing or contexts_of(self._whole) is not None
+        if gates is None or self._part is not None or not isinstance(x, Tensor) or others:
             yield from (self.predict(x, context=k) for k in contexts)
             return
         at_once = max(1, 4096 // len(x))  # contexts; so that memory stays small
@@ -343,8 +353,7 @@ class Learner:
         except IndexError as reason:
             found = f"Labels go up to {int(y.max())}, and the network has {outputs.shape[-1]} outputs"
             raise ValueError(f"{found}: give it an output for each class.") from reason
-        penalty = self._method.penalty(self._network)
-        return loss if penalty is None else loss + penalty
+        return loss
 
     def _outputs(self, network: nn.Module, x: Any) -> Tensor:
         device = next(network.parameters()).device

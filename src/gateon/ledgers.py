@@ -18,7 +18,7 @@ from .observers import Observer
 from .relevance import at_least_float32
 from .sites import Site
 
-__all__ = ["ParameterLedger", "UnitLedger"]
+__all__ = ["ParameterLedger", "UnitLedger", "blocks"]
 
 NOTHING = 1e-30  # a sum of relevances that cannot be normalised in float32: none of them tells anything
 BLOCK = 1 << 18  # elements: small enough for several operations in a row to stay in the cache
@@ -143,7 +143,7 @@ class ParameterLedger:
             return None
         parts = []
         for p in moved:
-            for g, theta in _blocks(_dense(p), p):
+            for g, theta in blocks(_dense(p), p):
                 mu = relevance.parameter_gradient(g, theta)
                 parts.append(mu.sum())
                 if p.numel() <= BLOCK:  # what is small enough is kept for `advance`, what is not is cheaper to compute again
@@ -161,7 +161,7 @@ class ParameterLedger:
             if p in self._mu:
                 _move(self.running[p], self._mu[p], per_mean, self.rate, epsilon, floor)
                 continue
-            for A, theta, gradient in _blocks(self.running[p], p, _dense(p)):
+            for A, theta, gradient in blocks(self.running[p], p, _dense(p)):
                 _move(A, relevance.parameter_gradient(gradient, theta), per_mean, self.rate, epsilon, floor)
 
     def stepped(self) -> None:
@@ -208,7 +208,7 @@ def _dense(parameter: nn.Parameter) -> Tensor:
     return parameter.grad.to_dense() if parameter.grad.is_sparse else parameter.grad
 
 
-def _blocks(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
+def blocks(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
     """The same pieces of equally shaped tensors."""
     if tensors[0].numel() > BLOCK and all(t.is_contiguous() for t in tensors):
         yield from zip(*(t.view(-1).split(BLOCK) for t in tensors), strict=True)

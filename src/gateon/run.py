@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -30,6 +31,7 @@ __all__ = ["AnyLearner", "Interrupted", "Progress", "Quiet", "Terminated", "run"
 Schedule = Literal["all", "last"]
 AnyLearner = Learner | Isolated | Zoo
 SAVE_EVERY = 60.0  # seconds between checkpoints
+NUMBERS = 1 << 21  # inputs evaluated at once: activities of convolutions are many times larger
 SPARING = 50  # times what the last checkpoint took must lie before the next: they cost no more than 2 %
 # What is kept of the record while it grows, but for times.
 KEPT = ("tasks", "identities", "contexts", "switches", "accuracy", "macro_f1", "density", "availability", "curves", "isolated")
@@ -260,7 +262,8 @@ class _Run:
         split = self.stream.split(task, "test" if self.record.part == "test" else "validation")
         if not len(split):
             raise ValueError(f"Task {task + 1} of {self.stream.name} has no {self.record.part} data to measure on.")
-        rows = torch.arange(len(split)).split(2000)
+        parts = math.ceil(len(split) / max(1, min(2000, NUMBERS // math.prod(self.stream.shape))))
+        rows = torch.arange(len(split)).chunk(parts)
         predicted = torch.cat([self.learner.predict(split.x[i], context=context).argmax(1) for i in rows])
         accuracy = (predicted == split.y).double().mean().item()
         return accuracy, metrics.macro_f1(split.y, predicted, max(self.stream.classes, int(predicted.max()) + 1))

@@ -161,6 +161,8 @@ class Specification:
             _rates(self.rate)
         if self.label_smoothing is not None and not 0 <= self.label_smoothing < 1:
             raise ValueError(f"label_smoothing is at least 0 and below 1, not {self.label_smoothing}.")
+        if self.seed < 0:
+            raise ValueError(f"seed is a whole number of at least 0, not {self.seed}.")
         if self.lr <= 0:
             raise ValueError(f"lr is a positive number, not {self.lr}.")
 
@@ -189,7 +191,11 @@ class Specification:
         return streams.augmented(stream) if self.augment else stream
 
     def make_learner(self, stream: Stream) -> AnyLearner:
-        """The network and what trains it, for the stream's inputs and classes."""
+        """The network and what trains it, for the stream's inputs and classes; an option that would do nothing is refused."""
+        if self.label_smoothing is not None and self._is_released():
+            raise ValueError("The loss of the preset released has no label smoothing: leave label_smoothing out.")
+        if self.contexts == "known" and (self.threshold is not None or self.window is not None):
+            raise ValueError("threshold and window are of the detector: leave them out, or choose contexts inferred.")
         if self.method == "isolated":
             return Isolated(partial(replace(self, method="finetune")._make_learner, stream))
         if self.method == "zoo":
@@ -200,11 +206,22 @@ class Specification:
         """The network it names, or that of its stream."""
         return self.network or ("wide-resnet" if "cifar" in self.stream else "mlp")
 
-    def make_method(self) -> Method:
-        """The method, with the preset's settings and what was asked for instead of them."""
+    def make_method(self, stream: Stream | None = None) -> Method:
+        """The method, with the preset's settings and what was asked for instead of them; for a stream, if it is known."""
         if self.method not in GATED:
-            tasks = self.tasks or 10
-            return named(self.method, steps=self.steps, tasks=tasks, seed=self.seed, strength=self.strength, memory=self.memory)
+            return named(
+                self.method,
+                steps=self.steps,
+                tasks=self.tasks or 10 if stream is None else len(stream),
+                inputs=None if stream is None else math.prod(stream.shape),
+                loss=self._loss(),
+                seed=self.seed,
+                strength=self.strength,
+                memory=self.memory,
+            )
+        for name in ("strength", "memory"):
+            if getattr(self, name) is not None:
+                raise ValueError(f"The method {self.method} has no {name}: leave it out.")
         base = preset(self.preset, "parameter" if self.method == "p-gateon" else "unit")
         names = ("density", "epsilon", "floor", "relevance", "apply", "obstruct_head", "prefer", "gate_penalty")
         asked = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
@@ -257,16 +274,12 @@ class Specification:
 
     def _make_learner(self, stream: Stream) -> Learner:
         self._settle()
-        released = self.preset == "released" and self.method in (*GATED, "finetune", "isolated")
-        model = self._make_model(stream, released).to(_device(self.device))
-        cosine = self.preset == "best" or self.chosen_network() == "wide-resnet"
-        schedule = self.schedule or ("cosine" if cosine else "constant")
         return Learner(
-            model,
+            self._make_model(stream).to(_device(self.device)),
             optimizer=_optimizer("plain" if self.method == "ogd" else self.optimizer, self.lr),
-            method=self.make_method(),
-            schedule=_cosine(self.steps) if schedule == "cosine" else _constant,
-            loss=_twice_softmax if released else partial(F.cross_entropy, label_smoothing=self._smoothing()),
+            method=self.make_method(stream),
+            schedule=self._schedule(),
+            loss=self._loss(),
             precision=self.precision,
             contexts=self.make_detector() if self.contexts == "inferred" else None,
         )
@@ -274,11 +287,14 @@ class Specification:
     def _make_zoo(self, stream: Stream) -> Zoo:
         if self.contexts == "inferred":
             raise ValueError("The method zoo cannot infer contexts: leave contexts at known.")
+        if self.strength is not None or self.precision != "float32":
+            raise ValueError("The method zoo has no strength and no precision but float32: leave them out.")
         self._settle()
         return Zoo(
-            lambda: self._make_model(stream, False).to(_device(self.device)),
+            lambda: self._make_model(stream).to(_device(self.device)),
             optimizer=_optimizer(self.optimizer, self.lr),
-            schedule=_cosine(self.steps) if self.schedule != "constant" else _constant,
+            schedule=self._schedule(),
+            loss=self._loss(),
             keep=self.memory,
             seed=self.seed,
         )
@@ -293,10 +309,22 @@ class Specification:
         asked = {name: getattr(self, name) for name in ("threshold", "window") if getattr(self, name) is not None}
         return replace(ContextDetector.preset("paper-mnist" if self.detector == "paper" else "best"), **asked)
 
-    def _smoothing(self) -> float:
-        return (0.1 if self.preset == "best" else 0.0) if self.label_smoothing is None else self.label_smoothing
+    def _is_released(self) -> bool:
+        """Whether network and loss are those of the released code, which has no other methods."""
+        return self.preset == "released" and self.method in (*GATED, "finetune", "isolated")
 
-    def _make_model(self, stream: Stream, released: bool) -> nn.Sequential:
+    def _schedule(self) -> Callable[[Optimizer], LRScheduler]:
+        cosine = self.preset == "best" or self.chosen_network() == "wide-resnet"
+        return _cosine(self.steps) if (self.schedule or ("cosine" if cosine else "constant")) == "cosine" else _constant
+
+    def _loss(self) -> Callable[[Tensor, Tensor], Tensor]:
+        if self._is_released():
+            return _twice_softmax
+        usual = 0.1 if self.preset == "best" else 0.0
+        return partial(F.cross_entropy, label_smoothing=usual if self.label_smoothing is None else self.label_smoothing)
+
+    def _make_model(self, stream: Stream) -> nn.Sequential:
+        released = self._is_released()
         network, norm = self.chosen_network(), self.norm or ("batch" if released else "context")
         if network == "cnn":
             model = cnn(stream.shape, self.channels, self.hidden, stream.classes, norm=norm)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, fx, nn
 from torch.overrides import TorchFunctionMode
 
-__all__ = ["Call", "Wiring", "trace"]
+__all__ = ["Call", "Wiring", "evaluating", "trace"]
 
 
 @dataclass
@@ -112,7 +112,7 @@ def _is_shape(node: fx.Node, tensors: Mapping[fx.Node, int]) -> bool:
 
 def _trace_by_running(model: nn.Module, example: Any) -> Wiring:
     recorder = _Recorder()
-    with recorder.watching(model), _evaluating(model), torch.enable_grad(), recorder:
+    with recorder.watching(model), evaluating(model), torch.enable_grad(), recorder:
         # With gradients enabled torch's transformer layers take the path that calls their modules.
         recorder.record("input", None, (), example)
         recorder.finish(_call(model, example))
@@ -179,7 +179,7 @@ class _Recorder(TorchFunctionMode):
 
 
 @contextmanager
-def _evaluating(model: nn.Module) -> Iterator[None]:
+def evaluating(model: nn.Module) -> Iterator[None]:
     """Evaluation mode, so that no running statistic moves, and each module's own mode back afterwards."""
     modes = {module: module.training for module in model.modules()}
     state = torch.get_rng_state()

@@ -99,8 +99,8 @@ class Zoo:
 
     @property
     def model(self) -> nn.Module:
-        """All networks."""
-        return nn.ModuleList(member.network for member in self._members)
+        """All networks; before the first task, one as they will be."""
+        return nn.ModuleList([member.network for member in self._members] or [self._network(0)])
 
     def observe(self, x: Tensor, y: Tensor, context: int | None) -> Observation:
         """Learn one batch, with stored samples of the round's old tasks. A loss that is not finite changes nothing."""
@@ -108,13 +108,13 @@ class Zoo:
             raise ValueError("Say which context the batch belongs to: a zoo is told its tasks.")
         switched = self._switch(context)
         member = self._members[-1]
-        network = member.network.train()
+        network, device = member.network.train(), _device_of(member.network)
         drawn, restores, losses = self._generator.get_state(), [], []
         for head, task in enumerate(member.tasks):
             show_context(network, head)
             restores.append(kept_statistics(network))
             some_x, some_y = (x, y) if task == context else self._some(task, len(y))
-            losses.append(self.loss(network(some_x), some_y))
+            losses.append(self.loss(network(some_x.to(device)), some_y.to(device)))
         loss = torch.stack(losses).mean()
         if not math.isfinite(loss.item()):
             for restore in reversed(restores):
@@ -143,8 +143,8 @@ class Zoo:
         for member in seen:
             show_context(member.network, member.tasks.index(task))
             member.network.eval()
-            probabilities.append(torch.softmax(member.network(x).float(), 1))
-        return torch.stack(probabilities).mean(0).log()
+            probabilities.append(torch.softmax(member.network(x.to(_device_of(member.network))).float(), 1).cpu())
+        return torch.stack(probabilities).mean(0).clamp_min(torch.finfo(torch.float32).tiny).log()
 
     def end_task(self, task: int, data: Iterable[tuple[Tensor, Tensor]]) -> None:
         """Store the task's data."""
@@ -225,3 +225,7 @@ class Zoo:
         x, y = self._stored[task]
         rows = torch.randint(len(y), (n,), generator=self._generator)
         return x[rows], y[rows]
+
+
+def _device_of(network: nn.Module) -> torch.device:
+    return next(network.parameters()).device

@@ -20,6 +20,11 @@ class Method:
     replay = False  # whether it needs stored data of past tasks
     label_at_test = False  # whether it needs to be told the task at prediction
 
+    @property
+    def needs_ends(self) -> bool:
+        """Whether it must be told where a task ends."""
+        return type(self).end_task is not Method.end_task
+
     def prepare(self, model: nn.Module) -> Adopt | None:
         """Before the optimizer exists: change the model. Returns what to do with every optimizer then built, if anything."""
         return None

@@ -32,6 +32,11 @@ class Both(Method):
         self.replay = first.replay or second.replay
         self.label_at_test = first.label_at_test or second.label_at_test
 
+    @property
+    def needs_ends(self) -> bool:
+        """Whether one of them must be told where a task ends."""
+        return self.first.needs_ends or self.second.needs_ends
+
     def __repr__(self) -> str:
         """The methods it is made of."""
         return f"Both({self.first!r}, {self.second!r})"

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from ..contextual import Contextual, show_context
-from ..wiring import _evaluating as evaluating
+from ..wiring import evaluating
 
 __all__ = ["LastBatch", "check_seed", "check_strength", "context_of", "evaluating", "outputs", "showing", "trainable"]
 

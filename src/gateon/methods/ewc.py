@@ -47,7 +47,7 @@ class EWC(Method):
         seed: of that choice and of sampled labels.
 
     >>> EWC(strength=500.0, online=True).name
-    'ewc'
+    'ewc-online'
     """
 
     strength: float = 100.0

@@ -6,6 +6,9 @@ from collections.abc import Callable
 from dataclasses import fields, replace
 from typing import Any, Literal
 
+import torch.nn.functional as F
+from torch import Tensor
+
 from .adahat import AdaHAT
 from .base import Method
 from .both import Both
@@ -21,8 +24,9 @@ from .rmn import RMN
 from .si import SI
 from .xdg import XdG
 
-__all__ = ["ABOUT", "InZoo", "MethodName", "named"]
+__all__ = ["ABOUT", "InIsolation", "InZoo", "MethodName", "named"]
 
+Loss = Callable[[Tensor, Tensor], Tensor]
 MethodName = Literal[
     "n-gateon",
     "p-gateon",
@@ -71,6 +75,17 @@ ABOUT: dict[MethodName, str] = {
 }
 
 
+class InIsolation(Method):
+    """What isolated networks do against forgetting: nothing; see `gateon.isolated`."""
+
+    name = "isolated"
+    label_at_test = True
+
+    def __repr__(self) -> str:
+        """As in a record."""
+        return "Isolated()"
+
+
 class InZoo(Method):
     """What the networks of a model zoo do against forgetting: nothing each; see `gateon.zoo`."""
 
@@ -79,13 +94,25 @@ class InZoo(Method):
     label_at_test = True
 
 
-def named(name: str, *, steps: int, tasks: int, seed: int = 0, strength: float | None = None, memory: int | None = None) -> Method:
+def named(
+    name: str,
+    *,
+    steps: int,
+    tasks: int,
+    inputs: int | None = None,
+    loss: Loss = F.cross_entropy,
+    seed: int = 0,
+    strength: float | None = None,
+    memory: int | None = None,
+) -> Method:
     """A method that is no GateON, with the settings of its publication.
 
     Args:
         name: one of `ABOUT`.
         steps: batches of each task, for methods with a course within a task.
         tasks: how many there will be, for methods that must know.
+        inputs: numbers in a sample, for methods that must know.
+        loss: of outputs and labels, for methods that learn stored samples.
         seed: of what it draws.
         strength: of its penalty, where it has one.
         memory: samples it stores, where it does.
@@ -95,7 +122,7 @@ def named(name: str, *, steps: int, tasks: int, seed: int = 0, strength: float |
     """
     makers: dict[str, Callable[[], Method]] = {
         "finetune": Finetune,
-        "isolated": Finetune,
+        "isolated": InIsolation,
         "ewc": lambda: EWC(seed=seed),
         "ewc-online": lambda: EWC(online=True, seed=seed),
         "si": SI,
@@ -103,23 +130,23 @@ def named(name: str, *, steps: int, tasks: int, seed: int = 0, strength: float |
         "hat": lambda: HAT(steps=steps, seed=seed),
         "adahat": lambda: AdaHAT(steps=steps, seed=seed),
         "rmn": lambda: RMN(steps=steps, seed=seed),
-        "dendrites": lambda: Dendrites(segments=tasks, seed=seed),
+        "dendrites": lambda: Dendrites(segments=tasks, inputs=inputs, seed=seed),
         "ogd": lambda: OGD(seed=seed),
         "lwf": LwF,
-        "replay": lambda: Replay(seed=seed),
-        "joint": lambda: Joint(seed=seed),
+        "replay": lambda: Replay(loss=loss, seed=seed),
+        "joint": lambda: Joint(loss=loss, seed=seed),
         "zoo": InZoo,
     }
     first, _, second = name.partition("+")
     if second:
-        plain = named(first, steps=steps, tasks=tasks, seed=seed)
+        plain = named(first, steps=steps, tasks=tasks, inputs=inputs, seed=seed)
         return Both(plain, named(second, steps=steps, tasks=tasks, seed=seed, strength=strength, memory=memory))
     asked = {option: value for option, value in (("strength", strength), ("memory", memory)) if value is not None}
     return _with(makers[name](), asked)
 
 
 def _with(method: Any, asked: dict[str, float | int]) -> Method:
-    known = {field.name for field in fields(method)} if asked and hasattr(method, "__dataclass_fields__") else set()
+    known = {field.name for field in fields(method) if field.init} if asked and hasattr(method, "__dataclass_fields__") else set()
     for option in asked:
         if option not in known:
             raise ValueError(f"The method {method.name} has no {option}: leave it out.")

@@ -61,7 +61,7 @@ def square_sums(model: nn.Module, names: Collection[str], x: Any, pick: Tensor) 
     (torch.Size([2, 2]), True)
     """
     state = {name: p.detach() for name, p in model.named_parameters()}
-    layers = _vector_layers(model, names, picked(x, torch.zeros(1, dtype=torch.long)))
+    layers = _vector_layers(model, names, next(_pieces(x, pick[:1], 1))[0])
     whole = {name: state[name] for name in names if name.rpartition(".")[0] not in layers}
     taps = {name: state[f"{name}.weight"].new_zeros(1, layer.out_features) for name, layer in layers.items()}
     sums = {name: torch.zeros_like(state[name]) for name in names}
@@ -110,7 +110,8 @@ def _output(model: nn.Module, state: Mapping[str, Tensor], sample: Any) -> Tenso
 def _pieces(x: Any, pick: Tensor, numbers: int) -> Iterator[tuple[Any, Tensor]]:
     size = min(256, max(1, NUMBERS // max(1, numbers)))
     for rows in torch.arange(len(pick)).split(size):
-        yield picked(x, rows), pick[rows]
+        some = picked(x, rows)
+        yield {n: v.to(pick.device) for n, v in some.items()} if isinstance(some, Mapping) else some.to(pick.device), pick[rows]
 
 
 @torch.no_grad()

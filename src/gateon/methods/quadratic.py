@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
-from ..ledgers import _blocks
+from ..ledgers import blocks
 from .calls import trainable
 
 __all__ = ["check_fits", "check_loaded", "energy", "pull"]
@@ -29,7 +29,7 @@ def pull(parameter: Tensor, importance: Tensor, centre: Tensor, slope: float) ->
     tensor([3.])
     """
     assert parameter.grad is not None
-    for g, theta, w, c in _blocks(parameter.grad, parameter, importance, centre):
+    for g, theta, w, c in blocks(parameter.grad, parameter, importance, centre):
         g.addcmul_(w, theta - c, value=slope)
 
 
@@ -38,7 +38,7 @@ def energy(model: nn.Module, importance: Mapping[str, Tensor], centre: Mapping[s
     """sum_i w_i (theta_i - c_i)^2 over all parameters.
 
     >>> model = nn.Linear(2, 2, bias=False)
-    >>> float(energy(model, {"weight": torch.ones(2, 2)}, {"weight": model.weight - 1}))
+    >>> round(float(energy(model, {"weight": torch.ones(2, 2)}, {"weight": model.weight - 1})), 3)
     4.0
     """
     parameters = trainable(model)

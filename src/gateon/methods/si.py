@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from ..ledgers import _blocks
+from ..ledgers import blocks
 from .base import Adopt, Method
 from .calls import check_strength, trainable
 from .quadratic import check_fits, check_loaded, energy
@@ -74,7 +74,7 @@ class SI(Method):
                     before[name] = torch.empty_like(p), torch.empty_like(p)
                 past = self.importance[name], self.anchor[name]
                 # Both copies and the pull of `quadratic.pull` in one pass: a step is bound by memory here.
-                for theta, g, then, gradient, Omega, anchor in _blocks(p, p.grad, *before[name], *past):
+                for theta, g, then, gradient, Omega, anchor in blocks(p, p.grad, *before[name], *past):
                     then.copy_(theta)
                     gradient.copy_(g)
                     if self.tasks:
@@ -84,7 +84,7 @@ class SI(Method):
         def end(optimizer: Optimizer, args: Any, kwargs: Any) -> None:
             parameters = trainable(model)
             for name, (theta, gradient) in before.items():
-                for w, g, now, then in _blocks(self.path[name], gradient, parameters[name], theta):
+                for w, g, now, then in blocks(self.path[name], gradient, parameters[name], theta):
                     w.addcmul_(g, now - then, value=-1)
 
         def adopt(optimizer: Optimizer) -> None:

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 
 from ..checkpoint import whole_file
-from ..compare import METHOD_ONLY
+from ..compare import alone
 from ..record import Record, environment
 from ..run import Progress, run
 from ..specification import METHODS, Specification
 from .job import Cell, Fields, Job, cells, differences, folder_of, settings
-from .measures import SERIES, keep_inside, measures, reset_peak
+from .measures import INSIDE, SERIES, keep_inside, measures, reset_peak
 from .show import table
 
 __all__ = ["OUT", "RESULTS", "plan", "read", "reproduce"]
@@ -63,7 +63,7 @@ def reproduce(
         for cell, specification in _each(wanted, seeds or size.seeds):
             try:
                 _run(job, specification, folder, size.alone, progress())
-            except FloatingPointError as reason:  # a setting that diverges is a result, and no reason to lose the others
+            except (FloatingPointError, MemoryError) as reason:  # a result too, and no reason to lose the others
                 failed[cell.place] = str(reason)
     finally:
         content = _content(job, scale, folder, results, changes, failed)
@@ -117,11 +117,16 @@ def _finished(job: Job, specification: Specification, folder: Path) -> bool:
     place = _place(job, specification, folder)
     if job.look is not None:
         return (place / "found.json").exists()
-    alone = "accuracy_deviation" not in job.measures or specification.method == "isolated"
-    return (place / "record.json").exists() and (alone or (place / "alone.json").exists())
+    by_itself = "accuracy_deviation" not in job.measures or specification.method == "isolated"
+    return _is_whole(place) and (by_itself or (place / "alone.json").exists())
 
 
-def _run(job: Job, specification: Specification, folder: Path, alone: int | None, progress: Progress | None) -> None:
+def _is_whole(place: Path) -> bool:
+    """Whether a run is finished, and what is kept beside it was written too."""
+    return (place / "record.json").exists() and (place / INSIDE).exists()
+
+
+def _run(job: Job, specification: Specification, folder: Path, tasks_alone: int | None, progress: Progress | None) -> None:
     """One run, if it is not finished, with what is kept beside it."""
     if _finished(job, specification, folder):
         return
@@ -131,12 +136,12 @@ def _run(job: Job, specification: Specification, folder: Path, alone: int | None
         place.mkdir(parents=True, exist_ok=True)
         _write_json(found, place / "found.json")
         return
-    if not (place / "record.json").exists():
+    if not _is_whole(place):
         _learn(specification, place, progress)
     if "accuracy_deviation" in job.measures and specification.method != "isolated":
-        plain = _isolated(specification, alone)
+        plain = _isolated(specification, tasks_alone)
         own = folder_of(plain, folder)
-        if not (own / "record.json").exists():
+        if not _is_whole(own):
             _learn(plain, own, progress)
         accuracy = Record.load(own / "record.json").accuracy
         _write_json([row[k] for k, row in enumerate(accuracy)], place / "alone.json")
@@ -147,18 +152,15 @@ def _isolated(specification: Specification, tasks: int | None) -> Specification:
 
     As `compare.isolated_accuracies` has it, but kept where a row of isolated networks finds it: they take long.
     """
-    plain: dict[str, Any] = {"method": "isolated", "contexts": "known", "evaluate": "all"}
-    plain |= dict.fromkeys((*METHOD_ONLY, "threshold", "window"))
-    plain["detector"] = "best"
-    if tasks is not None:
-        plain["tasks"] = min(tasks, specification.tasks or tasks)
-    return Specification.from_dict(specification.to_dict() | plain)
+    plain = alone(specification)
+    return plain if tasks is None else replace(plain, tasks=min(tasks, specification.tasks or tasks))
 
 
 def _learn(specification: Specification, place: Path, progress: Progress | None) -> None:
     """Like `compare.run_specification`, with the learner at hand afterwards: a record does not tell which gates were open."""
     stream = specification.make_stream()
     learner = specification.make_learner(stream)
+    (place / "record.json").unlink(missing_ok=True)  # of a run that was stopped before what is beside it was written
     reset_peak()
     record = run(
         stream,

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from .. import metrics
+from ..checkpoint import whole_file
 from ..gates import gates_of
 from ..learner import Learner
 from ..record import Record
@@ -20,7 +21,7 @@ from ..run import AnyLearner
 from ..streams import Stream
 from ..switches import compared
 
-__all__ = ["MEASURES", "SERIES", "keep_inside", "measures", "peak_bytes", "reset_peak", "state_bytes"]
+__all__ = ["INSIDE", "MEASURES", "SERIES", "keep_inside", "measures", "peak_bytes", "reset_peak", "state_bytes"]
 
 # Measure -> how a table calls it, and what it is multiplied with there.
 MEASURES: dict[str, tuple[str, float]] = {
@@ -135,7 +136,8 @@ def keep_inside(learner: AnyLearner, stream: Stream, contexts: Sequence[int], fo
         for site, gate in gates.gates.items():
             if gate.weight is not None:
                 kept[f"gates {site}"] = (gate.weight.detach() > 0).cpu().numpy()
-    np.savez_compressed(folder / INSIDE, **kept)
+    with whole_file(folder / INSIDE) as aside, open(aside, "wb") as file:
+        np.savez_compressed(file, **kept)
 
 
 def state_bytes(learner: AnyLearner) -> int:

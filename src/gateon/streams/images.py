@@ -127,6 +127,8 @@ def augmented(stream: Stream) -> Stream:
     """
     if len(stream.shape) != 3:
         raise ValueError(f"Only images can be cropped and flipped, not inputs of shape {stream.shape}: leave augmentation out.")
+    if stream.name.startswith("permuted"):
+        raise ValueError("Permuted pixels have no neighbours, so that such images cannot be moved: leave augmentation out.")
     if stream.augment is not None:
         raise ValueError(f"{stream.name} is augmented already: once is enough.")
     return replace(stream, settings={"stream": "augmented", "of": stream.settings}, augment=crop_and_flip)
