@@ -26,8 +26,9 @@ from typing import Any
 import torch
 
 import measure
+from gateon.compare import learn
 from gateon.folder import checkpoints
-from gateon.run import Quiet, run
+from gateon.run import Quiet
 from gateon.specification import Specification
 from gateon.streams import Stream
 
@@ -69,18 +70,7 @@ class Tells(Quiet):
 
 def go(asked: Specification, stream: Stream, out: Path, save_every: float) -> None:
     """The run, or the rest of it."""
-    run(
-        stream,
-        asked.make_learner(stream),
-        out,
-        steps=asked.steps,
-        batch=asked.batch,
-        seed=asked.seed,
-        curves=asked.curves,
-        specification=asked.to_dict(),
-        save_every=save_every,
-        progress=Tells(out.with_suffix(".measuring")),
-    )
+    learn(asked, stream, asked.make_learner(stream), out, save_every=save_every, progress=Tells(out.with_suffix(".measuring")))
 
 
 def killed(process: Any, out: Path, moment: str, draw: random.Random, longest: float) -> bool:

@@ -166,7 +166,7 @@ def test_bad_files_are_one_sentence(program, here):
         (["run", "permuted-mnist", *SMALL, "--device", "cuda:7"], "There is no device 'cuda:7' here: use cpu."),
         (["run", "permuted-mnist", *SMALL, "--lr", "nan"], "lr is a finite number, not nan."),
         (["run", "permuted-mnist", *SMALL, "--evaluate", "0"], "evaluate"),
-        (["run", "permuted-mnist", *SMALL, "--seed", "-1"], "seed must be a whole number of at least 0, not -1."),
+        (["run", "permuted-mnist", *SMALL, "--seed", "-1"], "seed is a whole number of at least 0, not -1."),
         (["run", "permuted-mnist", *SMALL, "--data", "mnits"], "There is no data set 'mnits', perhaps 'mnist'"),
         (["run", "split-mnist", *SMALL, "--rotation-step", "5"], "rotation_step is for rotated-mnist, not for split-mnist"),
         (["run", "own:nowhere"], "There is no nowhere"),

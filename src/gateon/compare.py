@@ -11,10 +11,11 @@ from typing import Any
 from .checkpoint import whole_file
 from .record import Record
 from .report.table import markdown, summarise
-from .run import Progress, run
+from .run import AnyLearner, Progress, run
 from .specification import Specification
+from .streams import Stream
 
-__all__ = ["alone", "compare", "isolated_accuracies", "run_specification"]
+__all__ = ["alone", "compare", "isolated_accuracies", "learn", "run_specification"]
 
 # What changes a method and not the network, its data or its training.
 METHOD_ONLY = (
@@ -28,13 +29,28 @@ def run_specification(
 ) -> Record:
     """Run what a specification says, or go on with it; the specification is saved beside the record."""
     stream = specification.make_stream()
-    alone = None
+    known = None
     if isolated and specification.method != "isolated":
         specification.make_learner(stream)  # what cannot be made is found before anything runs
-        alone = isolated_accuracies(specification, out.parent, progress)
+        known = isolated_accuracies(specification, out.parent, progress)
+    return learn(specification, stream, specification.make_learner(stream), out, isolated=known, progress=progress)
+
+
+def learn(
+    specification: Specification,
+    stream: Stream,
+    learner: AnyLearner,
+    out: Path,
+    *,
+    isolated: list[float] | None = None,
+    progress: Progress | None = None,
+    keep: bool = True,
+    save_every: float | None = None,
+) -> Record:
+    """`run` with a stream and a learner that the specification has made, and what it says besides."""
     record = run(
         stream,
-        specification.make_learner(stream),
+        learner,
         out,
         steps=specification.steps,
         batch=specification.batch,
@@ -42,10 +58,12 @@ def run_specification(
         evaluate=specification.evaluate,
         curves=specification.curves,
         part=specification.part,
-        isolated=alone,
+        isolated=isolated,
         specification=specification.to_dict(),
-        defaults=Specification(specification.stream).to_dict(),
         progress=progress,
+        save_every=save_every,
+        keep=keep,
+        defaults=Specification(specification.stream).to_dict(),
     )
     specification.save(out / "specification.toml")
     return record

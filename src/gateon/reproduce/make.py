@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from ..checkpoint import whole_file
-from ..compare import alone
+from ..compare import alone, learn
 from ..record import Record, environment
-from ..run import Progress, run
+from ..run import Progress
 from ..specification import METHODS, Specification
 from .job import Cell, Fields, Job, cells, differences, folder_of, settings
 from .measures import INSIDE, SERIES, keep_inside, measures, reset_peak
@@ -162,23 +162,8 @@ def _learn(specification: Specification, place: Path, progress: Progress | None)
     learner = specification.make_learner(stream)
     (place / "record.json").unlink(missing_ok=True)  # of a run that was stopped before what is beside it was written
     reset_peak()
-    record = run(
-        stream,
-        learner,
-        place,
-        steps=specification.steps,
-        batch=specification.batch,
-        seed=specification.seed,
-        evaluate=specification.evaluate,
-        curves=specification.curves,
-        part=specification.part,
-        specification=specification.to_dict(),
-        defaults=Specification(specification.stream).to_dict(),
-        progress=progress,
-        keep=False,  # what is large is not needed again
-    )
+    record = learn(specification, stream, learner, place, progress=progress, keep=False)  # what is large is not needed again
     keep_inside(learner, stream, record.contexts, place)
-    specification.save(place / "specification.toml")
 
 
 def _content(
