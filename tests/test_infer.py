@@ -436,3 +436,11 @@ def test_norms_of_the_batch_are_not_mixed_between_contexts():
         one.observe(x, torch.zeros(40, dtype=torch.long), context=k)
     for k, outputs in enumerate(one.outputs_under(x, range(3))):
         torch.testing.assert_close(outputs, one.predict(x, context=k))
+
+
+def test_a_context_that_calls_all_strangers_the_same_is_not_taken_for_the_right_one():
+    sure = torch.tensor([[4.0, 0.0], [0.0, 4.0]] * 20)  # knows both classes
+    stubborn = torch.tensor([[9.0, 0.0]] * 40)  # surer, but of one class only
+    assert recognised([stubborn, sure], each=False).context == 1
+    assert recognised([stubborn, sure], each=True).context.tolist() == [0] * 40
+    assert recognised([stubborn[:1], sure[:1]], each=False).context == 0  # one sample has no variety

@@ -14,6 +14,7 @@ from .detector import ContextDetector
 
 __all__ = ["Inference", "Observation", "Recognition", "recognised"]
 
+TINY = torch.finfo(torch.float32).tiny
 PROBED = 256  # samples are enough to tell which context they belong to
 
 
@@ -127,23 +128,32 @@ def _last_of(batches: list[Batch]) -> Batch:
 
 
 def recognised(outputs: Sequence[Tensor], *, each: bool) -> Recognition:
-    """The context under which outputs (logits) have the lowest entropy: a network is sure of what it knows.
+    """The context under which outputs (logits) tell most: a network is sure of what it knows, and says the same of all strangers.
 
-    Certainty is 1 - H / H', with H the lowest entropy and H' the second lowest.
+    Of all together, it is the context in which sample and label have most in common, I = H(mean p) - mean H(p), and certainty
+    is 1 - I' / I with I' the second highest. Of each sample by itself, it is the one with the lowest entropy H, and certainty is
+    1 - H / H'.
 
     Args:
         outputs: for the same inputs, (samples, classes) in each context.
         each: of each sample by itself, or of all together.
 
-    >>> sure, unsure = torch.tensor([[9.0, 0.0]]), torch.tensor([[0.1, 0.0]])
+    >>> sure, unsure = torch.tensor([[9.0, 0.0], [0.0, 9.0]]), torch.tensor([[0.1, 0.0], [0.0, 0.1]])
     >>> recognised([unsure, sure], each=False)
     Recognition(context=tensor(1), certainty=tensor(0.9982))
     """
-    log_p = torch.stack([output.float().log_softmax(1) for output in outputs])
-    entropy = -(log_p.exp() * log_p).sum(2)
-    if not each:
-        entropy = entropy.mean(1)
-    if len(outputs) == 1:
-        return Recognition(torch.zeros_like(entropy[0], dtype=torch.long), torch.ones_like(entropy[0]))
-    lowest, order = entropy.sort(0)
-    return Recognition(order[0], 1 - lowest[0] / lowest[1].clamp_min(torch.finfo(torch.float32).tiny))
+    log_p = torch.stack([output.float().log_softmax(1) for output in outputs])  # (contexts, samples, classes)
+    entropy = _entropy(log_p)
+    if each or entropy.shape[1] == 1:
+        lowest, order = entropy.sort(0)
+        found, certainty = order[0], 1 - lowest[0] / lowest[min(1, len(lowest) - 1)].clamp_min(TINY)
+        found, certainty = (found, certainty) if each else (found[0], certainty[0])
+    else:
+        mean = log_p.exp().mean(1).clamp_min(TINY).log()
+        highest, order = (_entropy(mean) - entropy.mean(1)).sort(0, descending=True)
+        found, certainty = order[0], 1 - (highest[min(1, len(highest) - 1)] / highest[0].clamp_min(TINY)).clamp_min(0)
+    return Recognition(found, torch.ones_like(certainty) if len(outputs) == 1 else certainty)
+
+
+def _entropy(log_p: Tensor) -> Tensor:
+    return -(log_p.exp() * log_p).sum(-1)

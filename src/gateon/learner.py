@@ -163,7 +163,7 @@ class Learner:
     def recognise(self, x: Any, each: bool = False) -> Recognition:
         """Which context unlabelled inputs belong to, and how sure that is.
 
-        It is the one under which the outputs, taken as logits of classes, have the lowest entropy.
+        It is the one under which the outputs, taken as logits of classes, tell most of the inputs: see `gateon.infer.recognised`.
 
         Args:
             x: the inputs; about a hundred are enough for all to be told apart from other contexts.

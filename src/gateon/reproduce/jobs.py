@@ -95,7 +95,7 @@ MANY = {
     ),
     "paper": Scale({**PRINTED_HUNDRED, "contexts": "inferred"}, seeds=1),
 }
-DETECTORS: dict[str, Fields] = {"ours": PRESETS["best"], "Algorithm 1": {"preset": "best", "detector": "paper"}}
+DETECTORS: dict[str, Fields] = {"inferred": PRESETS["best"], "by Algorithm 1": {"preset": "best", "detector": "paper"}}
 THRESHOLDS: dict[str, Fields] = {"threshold 1.2": {"preset": "best", "threshold": 1.2}, "threshold 1.5": PRESETS["best"]}
 ANGLES = (-25.0, -20.0, -15.0, -10.0, -5.0, 0.0, 5.0, 10.0, 15.0, 20.0, 25.0)
 UNDONE = (
@@ -232,7 +232,7 @@ JOBS: dict[str, Job] = {
             (Row("n-GateON", N),),
             THREE,
             DETECTED,
-            columns={**THRESHOLDS, "Algorithm 1": DETECTORS["Algorithm 1"]},
+            columns={**THRESHOLDS, "Algorithm 1": DETECTORS["by Algorithm 1"]},
             measures=("missed", "false_alarms"),
             series=("contexts",),
             differences=(UNDONE,),
