@@ -84,7 +84,7 @@ def switch(rounds: int) -> dict:
             for kind in ("switch", "step", "step"):
                 if kind == "switch":
                     start = time.perf_counter()
-                    learner._switch(n % 2)
+                    learner.switch(n % 2)
                     seconds[kind].append(time.perf_counter() - start)
                 else:
                     start = time.perf_counter()
