@@ -20,7 +20,7 @@ PROBED = 256  # samples are enough to tell which context they belong to
 
 @dataclass(frozen=True)
 class Observation:
-    """What one batch showed: its loss, the context it was learned in, and whether that is another one than before."""
+    """What one batch showed: its loss (without a method's penalty), the context, and whether that is another one than before."""
 
     loss: float
     context: int

@@ -93,7 +93,7 @@ def test_what_is_finished_is_not_run_again(everything, monkeypatch):
         raise AssertionError("run again")
 
     before = read(everything / "results" / "figure-epsilon-quick" / "record.json")["entries"]
-    monkeypatch.setattr(make, "run", refuse)
+    monkeypatch.setattr(make, "learn", refuse)
     make_tiny(JOBS["figure-epsilon"], everything)
     assert read(everything / "results" / "figure-epsilon-quick" / "record.json")["entries"] == before
 
@@ -181,7 +181,7 @@ def test_rows_that_cannot_leave_out_units_are_narrow_with_gateon_beside_them():
     assert here["Vanilla"] == here["Obstruction only"] == here["p-GateON 0, narrow"] == (500,) * 4
     assert here["p-GateON 0"] == here["Gating only"] == (1000,) * 4
     assert not any("narrow" in c.row.label for c in cells(JOBS["table-ablation"], "paper"))
-    assert any("4 x 1000 in the rows Vanilla" in sentence for sentence in differences(JOBS["table-ablation"], "cpu"))
+    assert any("4 x 500 in the rows Vanilla" in sentence for sentence in differences(JOBS["table-ablation"], "cpu"))
 
 
 def test_every_scale_of_every_job_can_be_specified():
