@@ -74,7 +74,7 @@ def test_draws_are_uniform_over_everything_kept():
     assert counts.sum() == 8000 and (counts - 200).abs().max() < 5 * 200**0.5
 
 
-def weighed(method, share):
+def assert_weighed(method, share):
     """The step equals that of share * L_new + (1 - share) * L_old on the samples that were drawn."""
     learner = learner_of(tiny_mlp, method, SGD)
     tasks = 2
@@ -96,9 +96,9 @@ def weighed(method, share):
 
 
 def test_new_and_old_are_weighed_as_published():
-    weighed(Replay(memory=50), 1 / 2)
-    weighed(Replay(memory=50, share="tasks"), 1 / 3)
-    weighed(Joint(), 1 / 3)
+    assert_weighed(Replay(memory=50), 1 / 2)
+    assert_weighed(Replay(memory=50, share="tasks"), 1 / 3)
+    assert_weighed(Joint(), 1 / 3)
 
 
 def test_samples_are_replayed_in_the_context_they_were_learned_in():
