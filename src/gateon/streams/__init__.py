@@ -12,6 +12,8 @@ from .compose import blurred, recurring
 from .images import augmented
 from .mnist import permuted_mnist, rotated_mnist, shuffled_mnist, split_mnist
 from .own import own
+from .text import asc, dsc, made_reviews, news20, text_lines
+from .tokens import by_length
 
 __all__ = [
     "PARTS",
@@ -20,8 +22,13 @@ __all__ = [
     "Split",
     "Stream",
     "Task",
+    "asc",
     "augmented",
     "blurred",
+    "by_length",
+    "dsc",
+    "made_reviews",
+    "news20",
     "open",
     "own",
     "permuted_mnist",
@@ -33,6 +40,7 @@ __all__ = [
     "split_cifar10",
     "split_cifar100",
     "split_mnist",
+    "text_lines",
 ]
 
 STREAMS: dict[str, Callable[..., Stream]] = {
@@ -42,11 +50,15 @@ STREAMS: dict[str, Callable[..., Stream]] = {
     "split-mnist": split_mnist,
     "split-cifar10": split_cifar10,
     "split-cifar100": split_cifar100,
+    "asc": asc,
+    "dsc": dsc,
+    "news20": news20,
+    "made-reviews": made_reviews,
 }
 
 
 def open(name: str, **options: Any) -> Stream:
-    """A stream by its name on the command line: one of `STREAMS`, or own:PATH.
+    """A stream by its name on the command line: one of `STREAMS`, own:PATH, or text:PATH.
 
     >>> open("split-mnist", seed=3, data="mnist-5k").tasks
     5
@@ -59,10 +71,15 @@ def open(name: str, **options: Any) -> Stream:
     if name.startswith("own:"):
         path = name.removeprefix("own:")
         factory, known = (lambda **given: own(path, **given)), ["seed"]
+    elif name.startswith("text:"):
+        path = name.removeprefix("text:")
+        factory, known = (lambda **given: text_lines(path, **given)), list(inspect.signature(text_lines).parameters)[1:]
     elif name in STREAMS:
         factory, known = STREAMS[name], list(inspect.signature(STREAMS[name]).parameters)
     else:
-        raise ValueError(f"There is no stream {name!r}{_nearest(name, list(STREAMS))}: choose {', '.join(STREAMS)} or own:PATH.")
+        raise ValueError(
+            f"There is no stream {name!r}{_nearest(name, list(STREAMS))}: choose {', '.join(STREAMS)}, own:PATH or text:PATH."
+        )
     for option in options:
         if option not in known:
             hint = _nearest(option, known)
@@ -79,8 +96,12 @@ def remake(settings: dict[str, Any]) -> Stream:
     """
     rest = dict(settings)
     name = rest.pop("stream")
+    tokenizer = rest.pop("tokenizer", None)
     if name not in ("recurring", "blurred", "augmented"):
-        return open(name, **rest)
+        made = open(name, **rest)
+        if made.settings.get("tokenizer") != tokenizer:
+            raise ValueError(f"The tokenizer of {rest['model']} is not the one of these settings: it has another vocabulary.")
+        return made
     stream = remake(rest.pop("of"))
     if name == "augmented":
         return augmented(stream)

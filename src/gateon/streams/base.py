@@ -19,17 +19,20 @@ class Split:
     """Inputs and labels.
 
     Args:
-        x: images (N, C, H, W), in [0, 1] or with normalised channels, or rows of features (N, F), float32.
+        x: images (N, C, H, W), in [0, 1] or with normalised channels, or rows of features (N, F), float32; of texts the
+            token ids (N, L), int64, padded at the right.
         y: labels (N), int64.
         ordered: the order of the rows is time: present them as they come, do not shuffle. A learner that takes more or
             fewer samples than there are rows stretches it (sample j of J is row j * N // J), so that time passes once.
         origin: for rows that come from several tasks the `identity` of each (N), int64; None: all come from this task.
+        lengths: of texts, how many tokens of each row are no padding (N), int64; None for other inputs.
     """
 
     x: Tensor
     y: Tensor
     ordered: bool = False
     origin: Tensor | None = None
+    lengths: Tensor | None = None
 
     def __len__(self) -> int:
         """How many rows."""
@@ -61,7 +64,7 @@ class Stream:
         name: as on the command line.
         tasks: how many there are.
         classes: how many outputs a network needs.
-        shape: of one input, (C, H, W) or (F,).
+        shape: of one input, (C, H, W), (F,) or, of texts, (L,).
         settings: all that `streams.remake` needs to make it again, JSON-able.
         source: the data set underneath: name, from, sha256 of its arrays, licence, embedded.
         make: makes task k.
@@ -110,7 +113,8 @@ class Stream:
         for part in PARTS:
             split: Split = getattr(task, part)
             digest.update(f"{part} {tuple(split.x.shape)} {'ordered' if split.ordered else ''}".encode())
-            for tensor, kind in ((split.x, "<f4"), (split.y, "<i8")):
+            for tensor in (split.x, split.y):
+                kind = "<f4" if tensor.is_floating_point() else "<i8"
                 digest.update(tensor.contiguous().numpy().astype(kind, copy=False).data)
         return digest.hexdigest()
 

@@ -17,10 +17,10 @@ from .base import PARTS, Part
 from .draw import permutation
 from .formats import json_lines
 
-__all__ = ["Layout", "array_layout", "image_layout", "json_layout", "layout_of"]
+__all__ = ["PART_NAMES", "Layout", "array_layout", "image_layout", "json_layout", "layout_of"]
 
 Arrays = tuple[NDArray[Any], NDArray[Any]]
-_PART_NAMES: dict[str, Part] = {part: part for part in PARTS} | {
+PART_NAMES: dict[str, Part] = {part: part for part in PARTS} | {
     "val": "validation",
     "valid": "validation",
     "dev": "validation",
@@ -77,8 +77,8 @@ def array_layout(path: Path) -> Layout:
 def _npz_parts(task: Path) -> dict[Part, tuple[Path, str, str]]:
     """For each part the file it is in, and its arrays' names there."""
     if task.is_dir():
-        files = [file for file in _visible(task) if file.suffix == ".npz" and file.stem in _PART_NAMES]
-        return {_PART_NAMES[file.stem]: (file, "x", "y") for file in files}
+        files = [file for file in _visible(task) if file.suffix == ".npz" and file.stem in PART_NAMES]
+        return {PART_NAMES[file.stem]: (file, "x", "y") for file in files}
     held = _npz_names(task)
     return {part: (task, f"x_{part}", f"y_{part}") for part in PARTS if f"x_{part}" in held}
 
@@ -146,8 +146,8 @@ def image_layout(path: Path, seed: int) -> Layout:
 def _listed(task: Path, k: int, seed: int) -> dict[Part, list[tuple[Path, str]]]:
     """The image files of a task with their class names, part by part."""
     folders = [entry for entry in _visible(task) if entry.is_dir()]
-    if folders and all(folder.name in _PART_NAMES for folder in folders):
-        return {_PART_NAMES[folder.name]: [pair for kind in _visible(folder) for pair in _files(kind)] for folder in folders}
+    if folders and all(folder.name in PART_NAMES for folder in folders):
+        return {PART_NAMES[folder.name]: [pair for kind in _visible(folder) for pair in _files(kind)] for folder in folders}
     parts: dict[Part, list[tuple[Path, str]]] = {part: [] for part in PARTS}
     for folder in folders:
         files = _files(folder)
@@ -199,11 +199,10 @@ def json_layout(path: Path) -> Layout:
     for number, row in enumerate(json_lines(path), 1):
         at = f"Row {number} of {path}"
         if "features" not in row and "text" in row:
-            advice = "gateon.streams.sources.json_lines gives the raw rows"
-            raise ValueError(f"{path} holds text, which needs a tokenizer and is not handled here yet: {advice}.")
+            raise ValueError(f"{path} holds text, which needs a tokenizer: open it as text:{path}.")
         if missing := {"task", "split", "features", "label"} - row.keys():
             raise ValueError(f"{at} has no {' and no '.join(sorted(missing))}.")
-        part = _PART_NAMES.get(str(row["split"]))
+        part = PART_NAMES.get(str(row["split"]))
         if part is None:
             raise ValueError(f"{at} has the split {row['split']!r}: use train, validation or test.")
         if type(row["label"]) is not int or row["label"] >= 1 << 31:

