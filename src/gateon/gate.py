@@ -24,12 +24,23 @@ class Gate(nn.Module):
         site: the place it serves.
         rows: v of the first contexts, (contexts, units); None for a place that is observed but not gated.
         power: gain = sigma(v) ** power; 1 in the paper, 2 in the released code.
+        around_one: sigma(v) = 1 + tanh(v) instead, which is exactly 1 at v = 0 and has a slope there: for pretrained networks.
+        steepness: v is multiplied by it first, so that gates can learn faster than the weights of the same optimizer.
         batch_dim: which dimension of the activity counts samples.
     """
 
-    def __init__(self, site: Site, rows: Tensor | None, power: int = 1, batch_dim: int = 0) -> None:
+    def __init__(
+        self,
+        site: Site,
+        rows: Tensor | None,
+        power: int = 1,
+        batch_dim: int = 0,
+        *,
+        around_one: bool = False,
+        steepness: float = 1.0,
+    ) -> None:
         super().__init__()
-        self.site, self.power, self.batch_dim = site, power, batch_dim
+        self.site, self.power, self.batch_dim, self.around_one, self.steepness = site, power, batch_dim, around_one, steepness
         self.weight = None if rows is None else nn.Parameter(rows)
         self.off = False
         self.fired = False
@@ -53,7 +64,9 @@ class Gate(nn.Module):
         rows = self.context if context is None else context.to(self.weight.device)
         # One of one row, as in every sub-network, needs no selecting.
         v = self.weight if self.weight.shape[0] == rows.shape[0] == 1 else self.weight.index_select(0, rows)
-        sigma = torch.tanh(torch.relu(v))
+        if self.steepness != 1:
+            v = v * self.steepness
+        sigma = 1 + torch.tanh(v) if self.around_one else torch.tanh(torch.relu(v))
         return sigma if self.power == 1 else sigma**self.power
 
     def gain_like(self, x: Tensor, dim: int | None = None) -> Tensor:

@@ -20,7 +20,6 @@ from .sites import Site, find_sites, matching
 __all__ = ["Gates", "attach", "gates_of"]
 
 BEHIND, IN_FRONT, TAP, TAP_IN_FRONT = "context_gate", "context_gate_in_front", "context_tap", "context_tap_in_front"
-OPEN = 20.0  # tanh(20) is exactly 1, in float64 too
 
 
 class Listener(Protocol):
@@ -49,6 +48,11 @@ class Gates:
         self.listeners: list[Listener] = []
         self.orphaned = False
         self.prefers: Callable[[Site], Tensor | None] | None = None  # how likely its units are to be open at first
+        self.arguments: dict[str, Any] = {}  # of `attach`, that a file can hold
+        fixed = {p for site in sites if site.fixed for name in site.owns for p in model.get_submodule(name).parameters()}
+        self._fixed = [p for p in fixed if p.requires_grad]
+        for parameter in self._fixed:
+            parameter.requires_grad_(False)
         self._rows = rows
         self._nesting = [m for m in model.modules() if isinstance(m, nn.TransformerEncoder) and m.use_nested_tensor]
 
@@ -70,6 +74,11 @@ class Gates:
         found = {m.site.name: m for m in self.model.modules() if isinstance(m, Gate)}
         apart = {m.site.name: m for m in self.model.modules() if isinstance(m, Gate) and m.weight is None}
         return found | apart
+
+    @property
+    def is_first(self) -> bool:
+        """Whether it is context 0, and no other, that is being learned."""
+        return bool((self._learning == 0).all())
 
     def switch(self, context: int | Sequence[int] | Tensor) -> None:
         """Make a context active: one index for all samples, or one for each sample of the next batches."""
@@ -160,6 +169,8 @@ class Gates:
                 module._modules.pop(name, None)
         for encoder in self._nesting:
             encoder.use_nested_tensor = True
+        for parameter in self._fixed:
+            parameter.requires_grad_(True)
         self.model.__dict__.pop("context_gates", None)
         return self.model
 
@@ -189,11 +200,12 @@ def attach(
     *,
     density: float | Mapping[str, float] = 0.25,
     start: Literal["random", "open"] | float = "random",
-    sites: str | Sequence[str] | Mapping[str, str | Sequence[str]] | None = None,
+    sites: str | Sequence[str] | Sequence[Site] | Mapping[str, str | Sequence[str]] | None = None,
     head: bool = False,
     example: Any = None,
     power: int = 1,
     width: float = 1.0,
+    steepness: float = 1.0,
     before_norm: bool = False,
     batch_dim: int = 0,
     seed: int = 0,
@@ -205,14 +217,16 @@ def attach(
         contexts: how many to begin with; `Gates.add_context` adds more at any time.
         density: share of each site's units whose gate starts open; or a mapping from patterns of site names to shares.
             A gate that starts closed (v <= 0) has no slope: its unit stays out of that context for good.
-        start: "random": |v| uniform in [0, width]. "open": every gain exactly 1, whatever the density says (pretrained
-            networks; such a gate has no slope either and stays open). A number: the gain at which open gates start, like 0.95.
-        sites: None finds every hidden layer; patterns of layer names; or a mapping from the module behind which a gate goes to
-            the layers it owns.
+        start: "random": |v| uniform in [0, width]. "open": every gain exactly 1, whatever the density says (pretrained networks).
+            Since sigma has no slope where it is 1, such gates have the gain 1 + tanh(v), between 0 and 2, and v starts at 0.
+            A number: the gain at which open gates start, like 0.95.
+        sites: None finds every hidden layer; patterns of layer names; a mapping from the module behind which a gate goes to
+            the layers it owns; or sites themselves, as `gateon.encoders` finds.
         head: gate the output layers too.
         example: one batch of input, for models whose layers cannot be followed without data.
         power: the gain is sigma(v) ** power.
         width: of the random start.
+        steepness: gains are those of steepness * v: above 1 gates learn faster than the weights that share their optimizer.
         before_norm: multiply the layer's own output, before norm and activation, as the released code does.
         batch_dim: the dimension of activities that counts samples.
         seed: of the random start; the gates of a context do not depend on how many there are.
@@ -234,18 +248,30 @@ def attach(
         raise ValueError(
             f"width is above 0 and power at least 1, not {width} and {power}: every gate would start or stay shut or open."
         )
+    if not 0 < steepness < math.inf:
+        raise ValueError(f"steepness is a positive number, not {steepness}.")
     if any(isinstance(p, nn.parameter.UninitializedParameter) for p in model.parameters()):
         raise ValueError("This model has lazy layers that know their units only after a first forward pass: run one before attach.")
     found = find_sites(model, sites, example, head=head)
     if before_norm:
         found = [replace(site, narrows=site.narrows_before_norm) for site in found]
-    rows = partial(_initial_row, shares=_shares(density, found), start=start, width=width, seed=seed)
+    rows = partial(_initial_row, shares=_shares(density, found), start=start, width=width, steepness=steepness, seed=seed)
     made = [(site, torch.stack([rows(n, site, k) for k in range(contexts)])) for n, site in enumerate(s for s in found if s.gated)]
     observed = [s for s in found if not s.gated and s.place]
     like = next(model.parameters(), torch.empty(0))
     gates = Gates(model, found, rows)
+    gates.arguments = {
+        "density": density if isinstance(density, float | int) else dict(density),
+        "start": start,
+        "power": power,
+        "width": width,
+        "steepness": steepness,
+        "before_norm": before_norm,
+        "batch_dim": batch_dim,
+        "seed": seed,
+    }
     for site, v in made:
-        gate = Gate(site, v.to(like.device, like.dtype), power, batch_dim)
+        gate = Gate(site, v.to(like.device, like.dtype), power, batch_dim, around_one=start == "open", steepness=steepness)
         if before_norm and site.place != site.name and sum(is_layer(model.get_submodule(o)) for o in site.owns) == 1:
             layer, tap = model.get_submodule(site.name), Gate(site, None, power, batch_dim)
             gate.site = replace(site, place=site.name, in_front=False, dim=unit_dim(layer))
@@ -287,12 +313,13 @@ def _initial_row(
     shares: Mapping[str, float],
     start: Literal["random", "open"] | float,
     width: float,
+    steepness: float,
     seed: int,
 ) -> Tensor:
     """v of one context at the n-th gated site, drawn from a seed of its own."""
     units = site.units
     if start == "open":
-        return torch.full((units,), OPEN)
+        return torch.zeros(units)
     generator = torch.Generator().manual_seed(int(np.random.SeedSequence((seed, n, context)).generate_state(1)[0]))
     order = torch.randperm(units, generator=generator)
     if likely is not None:  # drawn without replacement in proportion to it: the largest of log p + Gumbel noise
@@ -302,7 +329,7 @@ def _initial_row(
     is_open[order[: max(1, round(shares[site.name] * units))]] = True
     size = torch.rand(units, generator=generator) * width if start == "random" else torch.full((units,), math.atanh(start))
     size = size.clamp_min(torch.finfo(torch.float32).tiny)  # an open gate at exactly 0 would be a closed one
-    return torch.where(is_open, size, -size)
+    return torch.where(is_open, size, -size) / steepness
 
 
 def _shares(density: float | Mapping[str, float], sites: list[Site]) -> dict[str, float]:

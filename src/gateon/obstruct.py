@@ -48,6 +48,7 @@ def obstruct(
     head: bool = False,
     frozen: str | Sequence[str] = (),
     bias_apart: bool = False,
+    first_rate: float | None = None,
 ) -> Obstruction:
     """Scale every update of the optimizer by availability from now on; your training loop stays as it is.
 
@@ -64,6 +65,7 @@ def obstruct(
         head: obstruct the output layers too.
         frozen: patterns of names of parameters that do not move at all, as at availability 0; gates are not among them.
         bias_apart: normalise biases apart from weights, as the released code does.
+        first_rate: eta_A in context 0, where it is another: a short first task freezes too little otherwise.
 
     Returns:
         A handle with the availabilities; `remove()` makes the optimizer plain again.
@@ -85,7 +87,7 @@ def obstruct(
     )
     optimizers = _checked(optimizer, gates)
     patterns = (frozen,) if isinstance(frozen, str) else tuple(frozen)
-    handle = Obstruction(gates, Rules(per, rate, epsilon, floor, relevance, apply, scale, head, patterns, bias_apart))
+    handle = Obstruction(gates, Rules(per, rate, epsilon, floor, relevance, apply, scale, head, patterns, bias_apart, first_rate))
     handle.follow(optimizers)
     return handle
 
@@ -104,6 +106,7 @@ class Rules:
     head: bool
     frozen: tuple[str, ...]
     bias_apart: bool
+    first_rate: float | None = None
 
     def __post_init__(self) -> None:
         """Refuse what means nothing."""
@@ -112,6 +115,8 @@ class Rules:
         _check(0 <= self.floor <= 1, f"floor is between 0 and 1, not {self.floor}.")
         _check(self.apply in ("step", "switch"), f'apply is "step" or "switch", not {self.apply!r}.')
         _check(self.scale in ("update", "gradient"), f'scale is "update" or "gradient", not {self.scale!r}.')
+        first = self.first_rate
+        _check(first is None or 0 <= first < float("inf"), f"first_rate is at least 0 and finite, not {first}.")
         known = ("gradient", "activity", "next-layer", "next-layer-gated")
         _check(self.relevance in known, f"relevance is one of {', '.join(known)}, not {self.relevance!r}.")
 
@@ -127,6 +132,7 @@ class Obstruction:
         self.optimizers: list[Optimizer] = []
         self._owners: dict[nn.Parameter, list[UnitLedger | ParameterLedger]] = {}
         self._frozen: set[nn.Parameter] = set()
+        self._rates = _rates(rules.rate, gates)
         self._gate_weights = {gate.weight for gate in gates.gates.values()}
         self._scales: dict[nn.Parameter, Tensor] = {}  # in the step under way: what is scaled, and by how much
         self._rows: list[nn.Parameter] = []  # in the step under way: gates of several contexts
@@ -137,6 +143,7 @@ class Obstruction:
         self._exact_only = False
         self._own()
         self._freeze()
+        self._set_rates()
         _check(
             bool(self._owners) or bool(self._frozen),
             "Nothing in this model has an availability, as it has output layers only: pass head=True to obstruct them.",
@@ -240,11 +247,13 @@ class Obstruction:
     def _own(self) -> None:
         """Give every parameter of the sites to a ledger: of its units, or, per parameter and where it has none, of its layer."""
         model, rules, at_once = self.gates.model, self.rules, self.rules.apply == "step"
-        rates = _rates(rules.rate, self.gates)
+        rates = self._rates
         names = {p: name for name, p in model.named_parameters()}
         observed = self.gates.taps
         for site in self.gates.sites.values():
-            if site.head and not rules.head:
+            if site.fixed:
+                self._frozen.update(p for name in site.owns for _, p in _own_parameters(model.get_submodule(name)))
+            if site.fixed or (site.head and not rules.head):
                 continue
             units = UnitLedger(site, rates[site.name], at_once=at_once, like=next(model.parameters()))
             for module_name in site.owns:
@@ -270,6 +279,15 @@ class Obstruction:
         for pattern in self.rules.frozen:
             self._frozen.update(named[name] for name in matching(pattern, named, "parameter"))
 
+    def _set_rates(self) -> None:
+        """The first context may have a rate of its own; a site at rate 0 stays there."""
+        if self.rules.first_rate is None:
+            return
+        first = self.gates.is_first
+        for ledger in self.ledgers():
+            usual = self._rates[ledger.site.name]
+            ledger.rate = self.rules.first_rate if first and usual > 0 else usual
+
     def _observe(self) -> None:
         """Begin to watch the relevance of units."""
         for ledger in self.units:
@@ -282,6 +300,7 @@ class Obstruction:
         """Another context: with apply="switch" the availabilities of now take effect."""
         for ledger in self.ledgers():
             ledger.snapshot()
+        self._set_rates()
 
     def context_added(self) -> None:
         """Every gate has one more row: so must what the optimizers remember of it."""

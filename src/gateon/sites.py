@@ -47,6 +47,7 @@ class Site:
             nothing behind it makes something out of nothing, and only `readers` see it.
         narrows_before_norm: the same for a gate before norm and activation.
         activation: the module that makes the units' last non-linearity, if it is a module.
+        fixed: its parameters do not move at all, as at availability 0, and have no gradient while the gates are attached.
         note: what a reader of print(gates) should know.
     """
 
@@ -62,17 +63,18 @@ class Site:
     narrows: bool = False
     narrows_before_norm: bool = False
     activation: str = ""
+    fixed: bool = False
     note: str = ""
 
 
 def find_sites(
     model: nn.Module,
-    sites: str | Sequence[str] | Mapping[str, str | Sequence[str]] | None,
+    sites: str | Sequence[str] | Sequence[Site] | Mapping[str, str | Sequence[str]] | None,
     example: Any = None,
     *,
     head: bool = False,
 ) -> list[Site]:
-    """The sites of a model: all that can be found, those that match patterns, or those of a mapping place -> owned layers.
+    """The sites of a model: all that can be found, those given, those that match patterns, or a mapping place -> owned layers.
 
     Without `sites` every parameter of the model belongs to one; the last layers are heads, gated only if `head`.
     """
@@ -81,10 +83,13 @@ def find_sites(
         if len({site.place for site in named}) != max(1, len(named)):
             raise ValueError("sites= names no place, or one place twice: give each gate a module of its own.")
         return named
+    given = [] if sites is None or isinstance(sites, str) else [site for site in sites if isinstance(site, Site)]
+    if given:
+        return given
     found = _discover(model, trace(model, example), gate_heads=head)
     if sites is None:
         return found
-    patterns = [sites] if isinstance(sites, str) else list(sites)
+    patterns = [sites] if isinstance(sites, str) else [str(pattern) for pattern in sites]
     if not patterns:
         raise ValueError("sites= holds no pattern: leave it out to gate every hidden layer.")
     layers = [s for s in found if s.place and any(is_layer(model.get_submodule(o)) for o in s.owns)]

@@ -2,6 +2,7 @@
 
 from .cnn import cnn
 from .mlp import mlp
+from .text import TextClassifier, text_classifier
 from .wide_resnet import wide_resnet
 
-__all__ = ["cnn", "mlp", "wide_resnet"]
+__all__ = ["TextClassifier", "cnn", "mlp", "text_classifier", "wide_resnet"]

@@ -22,6 +22,8 @@ def mlp(
     norm: Norm = "context",
     affine: bool = False,
     unit_length: bool = False,
+    input_dropout: float = 0.0,
+    dropout: float = 0.0,
 ) -> nn.Sequential:
     """Linear, norm and ReLU for every hidden layer, then a Linear head; images are flattened.
 
@@ -32,6 +34,8 @@ def mlp(
         norm: "context": statistics per context; "batch": of the batch at hand, in evaluation too (the released code); or "none".
         affine: whether norms learn scale and shift.
         unit_length: scale hidden activity to length one (the released code).
+        input_dropout: share of the inputs that are left out at random in training.
+        dropout: share of the hidden units that are.
 
     >>> mlp(4, (3,), 2)
     Sequential(
@@ -44,6 +48,8 @@ def mlp(
     """
     check_norm(norm)
     layers: list[nn.Module] = [nn.Flatten()]
+    if input_dropout:
+        layers.append(nn.Dropout(input_dropout))
     for units in hidden:
         layers.append(nn.Linear(inputs, units))
         if norm != "none":
@@ -51,6 +57,8 @@ def mlp(
         layers.append(nn.ReLU())
         if unit_length:
             layers.append(UnitLength())
+        if dropout:
+            layers.append(nn.Dropout(dropout))
         inputs = units
     return nn.Sequential(*layers, nn.Linear(inputs, classes))
 

@@ -21,7 +21,7 @@ def wide_resnet(
     classes: int = 100,
     *,
     shape: Sequence[int] = (3, 32, 32),
-    first: int = 128,
+    first: int | None = None,
     norm: Norm = "context",
     affine: bool = False,
 ) -> nn.Sequential:
@@ -34,7 +34,8 @@ def wide_resnet(
         widen: how many times wider than a ResNet.
         classes: outputs of the one head.
         shape: of one image, (channels, height, width).
-        first: channels of the first convolution; 128 in the paper, 16 in a Wide ResNet as published.
+        first: channels of the first convolution, 16 in a Wide ResNet as published; None for the paper's 128 at a width of 10, in
+            proportion at others.
         norm: "context": statistics per context; "batch": of the batch at hand, in evaluation too; or "none".
         affine: whether norms learn scale and shift.
 
@@ -42,9 +43,10 @@ def wide_resnet(
     >>> [name for name, _ in model.named_children()]
     ['first', 'group1', 'group2', 'group3', 'norm', 'relu', 'pool', 'flatten', 'head']
     >>> model.first.out_channels, model.group3[1].conv2.out_channels, len(model.group1)
-    (128, 128, 2)
+    (26, 128, 2)
     """
     check_norm(norm)
+    first = round(12.8 * widen) if first is None else first
     inputs, height, width = _image(shape)
     if depth < 10 or (depth - 4) % 6:
         raise ValueError(f"The depth of a Wide ResNet is 10, 16, 22, 28 ... (6 n + 4), not {depth}.")
