@@ -9,13 +9,19 @@ from typing import Any
 
 import pytest
 import torch
-from method_tools import ADAM, SGD, assert_same, batch, end, learner_of, reloaded, tiny_cnn, tiny_mlp, train
+from method_tools import ADAM, SGD, Marked, assert_same, batch, end, learner_of, reloaded, tiny_cnn, tiny_mlp, train
+from torch import nn
+from transformers import BertConfig, BertModel
 
 from gateon import Finetune, Method
 from gateon.methods.adahat import AdaHAT
+from gateon.methods.adapters import HatAdapters
+from gateon.methods.bcl import BCL
 from gateon.methods.both import Both
+from gateon.methods.ctr import CTR
 from gateon.methods.dendrites import Dendrites
 from gateon.methods.ewc import EWC
+from gateon.methods.frozen import Frozen
 from gateon.methods.hat import HAT
 from gateon.methods.joint import Joint
 from gateon.methods.lwf import LwF
@@ -56,13 +62,36 @@ METHODS = [
     Case("dendrites+si", lambda: Both(Dendrites(inputs=8, mean=0.0, std=1.0, on=0.4), SI())),
 ]
 
-every = [pytest.mark.parametrize("network", [tiny_mlp, tiny_cnn]), pytest.mark.parametrize("case", METHODS, ids=lambda c: c.name)]
+ON_ENCODERS = [
+    Case("frozen", lambda: Frozen("layers.encoder")),
+    Case("hat-adapters", lambda: HatAdapters(width=8, steps=4, encoder="layers.encoder")),
+    Case("bcl", lambda: BCL(width=8, steps=4, encoder="layers.encoder")),
+    Case("ctr", lambda: CTR(width=8, steps=4, filters=4, encoder="layers.encoder")),
+]
+ON_ANYTHING = [case for case in METHODS if case.name in {"finetune", "ewc", "si", "replay"}]
 
 
-def contract(test):
-    for mark in every:
-        test = mark(test)
-    return test
+class Sentence(nn.Module):
+    """Every number of an input is a token of a tiny BERT."""
+
+    def __init__(self):
+        super().__init__()
+        small = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16, "vocab_size": 16}
+        self.token, self.head = nn.Linear(1, 16), nn.Linear(128, 3)
+        self.encoder = BertModel(BertConfig(**small, max_position_embeddings=8), add_pooling_layer=False)
+        self.encoder.embeddings.word_embeddings.requires_grad_(False)  # which nothing reads
+
+    def forward(self, x):
+        return self.head(self.encoder(inputs_embeds=self.token(x[..., None])).last_hidden_state.flatten(1))
+
+
+def tiny_bert():
+    return Marked(Sentence())
+
+
+MATRIX = [(case, network) for case in METHODS for network in (tiny_mlp, tiny_cnn)]
+MATRIX += [(case, tiny_bert) for case in (*ON_ANYTHING, *ON_ENCODERS)]
+contract = pytest.mark.parametrize(("case", "network"), MATRIX, ids=[f"{case.name}-{network.__name__}" for case, network in MATRIX])
 
 
 def in_second_task(case, network):
@@ -142,18 +171,20 @@ def test_predicting_leaves_its_state_alone(case, network):
     assert_same(before, learner.state_dict())
 
 
-@pytest.mark.parametrize("case", METHODS, ids=lambda c: c.name)
+@pytest.mark.parametrize("case", [*METHODS, *ON_ENCODERS], ids=lambda c: c.name)
 def test_a_method_prepared_again_has_forgotten_its_first_model(case):
-    method = case.make()
-    first = learner_of(tiny_mlp, method, case.optimizer)
+    method, network = case.make(), tiny_bert if case in ON_ENCODERS else tiny_mlp
+    first = learner_of(network, method, case.optimizer)
     train(first, 0, 3)
     end(first, 0)
-    used = train(learner_of(tiny_mlp, method, case.optimizer, seed=3), 0, 4)
-    assert used == train(case.learner(tiny_mlp, seed=3), 0, 4)
+    used = train(learner_of(network, method, case.optimizer, seed=3), 0, 4)
+    assert used == train(case.learner(network, seed=3), 0, 4)
 
 
 def test_names_are_those_of_the_command_line_and_replay_is_marked():
-    assert [case.name for case in METHODS] == [case.make().name for case in METHODS]
+    assert [case.name for case in (*METHODS, *ON_ENCODERS)] == [case.make().name for case in (*METHODS, *ON_ENCODERS)]
+    assert not any(case.make().replay for case in ON_ENCODERS)
+    assert [case.make().label_at_test for case in ON_ENCODERS] == [False, True, True, True]
     marked = {case.name for case in METHODS if case.make().replay}
     assert {"replay", "joint"} <= marked and not marked & {"finetune", "ewc", "si", "lwf", "ogd", "xdg", "hat", "rmn", "dendrites"}
     labelled = {case.name for case in METHODS if case.make().label_at_test}

@@ -9,10 +9,15 @@ import torch
 from method_tools import SGD, batch, end, forgets_less, learner_of, tiny_cnn, tiny_mlp, train
 from torch import nn
 
+from gateon import GateON, Learner, attach, obstruct
+from gateon.gates import gates_of
+from gateon.methods.both import Both
 from gateon.methods.calls import trainable
 from gateon.methods.ewc import EWC, fisher
+from gateon.methods.ogd import OGD
 from gateon.methods.quadratic import energy
 from gateon.methods.samples import gathered
+from gateon.methods.si import SI
 from gateon.models import mlp
 
 
@@ -216,3 +221,36 @@ def test_a_state_of_another_model_is_refused_and_nothing_is_taken_over():
     assert other.method.importance == {}
     with pytest.raises(ValueError, match="call prepare"):
         EWC().load_state_dict(learner.method.state_dict())
+
+
+@pytest.mark.parametrize("make", [EWC, SI, partial(OGD, memory=5)])
+def test_on_a_gated_model_it_looks_after_the_shared_weights_and_leaves_relevance_alone(make):
+    torch.manual_seed(0)
+    optimizer = partial(torch.optim.SGD, lr=0.1)
+    gated = Learner(tiny_mlp(), optimizer=optimizer, method=Both(GateON(density=1.0), make()))
+    for context in range(3):
+        x, y = batch(context)
+        gated.observe(x, y, context=context)
+        taps = [gate.tap for gate in gates_of(gated.model).gates.values()]
+        gated.end_task(context, [(x, y)])
+        assert [gate.tap for gate in gates_of(gated.model).gates.values()] == taps
+        assert all(tap.grad is None for tap in taps)
+    state = gated.method.second.state_dict()
+    kept = state.get("importance") or state["shapes"]
+    assert kept.keys() == trainable(gated.model).keys() and not any("gate" in name for name in kept)
+
+
+def test_the_fisher_information_of_a_gated_model_is_that_of_its_context():
+    torch.manual_seed(0)
+    model = tiny_mlp()
+    gates = attach(model, contexts=2, density=0.5)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    obstruct(optimizer, gates)
+    gates.switch(1)
+    x, y = batch(0)
+    found = fisher(model, gathered([(x, y)], 0, torch.Generator()), "exact", torch.Generator())
+    expected = literal(model, x, None)
+    assert all(torch.allclose(found[name], expected[name], atol=1e-6) for name in expected)
+    site, gain = next(iter(gates.gain(1).items()))
+    rows = found[f"{site}.weight"].any(1)
+    assert torch.equal(rows | (gain > 0), gain > 0) and 0 < rows.sum() < len(rows)

@@ -142,3 +142,17 @@ def test_bad_settings_are_refused_before_the_model_is_changed(bad):
 def test_a_model_without_weights_to_share_is_refused():
     with pytest.raises(ValueError, match="Embedding has no Linear or convolution"):
         RMN().prepare(nn.Embedding(3, 4))
+
+
+def test_maps_that_start_lower_take_fewer_weights():
+    taken = {}
+    for high in (1.0, 0.8):
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(50, 40))
+        method = RMN(high=high)
+        method.prepare(model)
+        method.end_task(model, 0, [])
+        taken[high] = torch.cat([m.used.flatten() for m in model.modules() if isinstance(m, RelevanceMap)]).float().mean().item()
+    assert taken[1.0] == pytest.approx(0.36, abs=0.03) and taken[0.8] == pytest.approx(0.2, abs=0.03)
+    with pytest.raises(ValueError, match=r"high is above 0\.5"):
+        RMN(high=0.4).prepare(nn.Sequential(nn.Linear(2, 2)))

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from ..contextual import Contextual, show_context
+from ..gate import Gate
 from ..wiring import evaluating
 
 __all__ = ["LastBatch", "check_seed", "check_strength", "context_of", "evaluating", "outputs", "showing", "trainable"]
@@ -31,10 +32,13 @@ def outputs(model: nn.Module, x: Any) -> Tensor:
 def trainable(model: nn.Module) -> dict[str, nn.Parameter]:
     """The parameters a method looks after, by name.
 
+    Those of gates are not among them: there is a row for every context, and no context moves another's.
+
     >>> list(trainable(nn.Linear(3, 2)))
     ['weight', 'bias']
     """
-    return {name: p for name, p in model.named_parameters() if p.requires_grad}
+    own = {id(gate.weight) for gate in model.modules() if isinstance(gate, Gate)}
+    return {name: p for name, p in model.named_parameters() if p.requires_grad and id(p) not in own}
 
 
 def context_of(model: nn.Module) -> int | None:

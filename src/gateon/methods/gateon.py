@@ -10,13 +10,14 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from ..encoders import encoder_sites
 from ..gates import Gates, attach, gates_of
 from ..observers import Relevance
 from ..obstruct import Obstruction, Rules, View
 from ..sites import Site
 from .base import Adopt, Method
 
-__all__ = ["GateON", "gating_only", "obstruction_only", "preset"]
+__all__ = ["GateON", "first_rate", "gating_only", "obstruction_only", "preset"]
 
 
 @dataclass
@@ -30,6 +31,7 @@ class GateON(Method):
         obstruct_head: whether output layers have availabilities too.
         prefer: open the gates of a new context on units in proportion to their availability to this power; 0: on any.
         gate_penalty: lambda of the regulariser for the number of active units, see `penalty`.
+        encoder: gate a pretrained encoder like BERT at the places of the paper, see `gateon.encoders`; instead of `sites`.
 
     >>> GateON(per="parameter").name
     'p-gateon'
@@ -42,6 +44,7 @@ class GateON(Method):
     relevance: Relevance = "gradient"
     apply: Literal["step", "switch"] = "switch"
     scale: Literal["update", "gradient"] = "update"
+    first_rate: float | None = None
     frozen: str | tuple[str, ...] = ()
     obstruct_head: bool = False
     bias_apart: bool = False
@@ -50,10 +53,12 @@ class GateON(Method):
     start: Literal["random", "open"] | float = "random"
     width: float = 0.3
     power: int = 1
+    steepness: float = 1.0
     before_norm: bool = False
     prefer: float = 0.0
     gate_penalty: float = 0.0
     sites: str | tuple[str, ...] | Mapping[str, str | tuple[str, ...]] | None = None
+    encoder: bool = False
     example: Any = field(default=None, repr=False)
     seed: int = 0
 
@@ -73,6 +78,8 @@ class GateON(Method):
         """Attach the gates; obstruct every optimizer that is built from now on."""
         if not 0 <= self.gate_penalty < math.inf:
             raise ValueError(f"gate_penalty is at least 0 and finite, not {self.gate_penalty}.")
+        if self.gate_penalty and self.start == "open":
+            raise ValueError("gate_penalty closes gates, and those of start='open' never close: leave one of them out.")
         if not 0 <= self.prefer < math.inf:
             raise ValueError(f"prefer is at least 0 and finite, not {self.prefer}.")
         frozen = (self.frozen,) if isinstance(self.frozen, str) else self.frozen
@@ -87,15 +94,17 @@ class GateON(Method):
             self.obstruct_head,
             frozen,
             self.bias_apart,
+            self.first_rate,
         )
         self.gates = attach(
             model,
             density=self.density,
             start=self.start,
-            sites=self.sites,
+            sites=encoder_sites(model, self.example, fixed=self.rate != 0) if self.encoder else self.sites,
             example=self.example,
             power=self.power,
             width=self.width,
+            steepness=self.steepness,
             before_norm=self.before_norm,
             seed=self.seed,
         )
@@ -158,11 +167,12 @@ def obstruction_only(base: GateON | None = None) -> GateON:
 
 
 def preset(name: str, per: View = "unit") -> GateON:
-    """The settings of one of three presets.
+    """The settings of one of four presets.
 
     Args:
         name: "paper": the equations as printed, epsilon 0; the output layer is obstructed but not gated. "released": the choices of
             the released code, except its choice of models on test data. "best": what measured best on validation data; the default.
+            "language": for pretrained encoders like BERT, whose gates start open.
         per: "unit" or "parameter".
 
     >>> preset("paper").apply, preset("released").scale
@@ -173,8 +183,18 @@ def preset(name: str, per: View = "unit") -> GateON:
         "released": GateON(
             per=per, epsilon=0.0, scale="gradient", bias_apart=True, density=0.5, width=0.095, power=2, before_norm=True
         ),
+        "language": GateON(per=per, rate=0.05, epsilon=0.0, density=1.0, start="open", steepness=100.0, encoder=True),
         "best": GateON(per=per) if per == "unit" else GateON(per=per, rate=0.03, epsilon=0.0, obstruct_head=True, prefer=3.0),
     }
     if name not in presets:
         raise ValueError(f"There is no preset {name!r}: choose one of {', '.join(presets)}.")
     return presets[name]
+
+
+def first_rate(steps: int, usual: float = 0.05) -> float | None:
+    """eta_A of a first task of so few steps that it would freeze too little; None if the usual rate will do (Methods, BERT).
+
+    >>> first_rate(49), first_rate(50)
+    (0.1, None)
+    """
+    return 2 * usual if steps < 50 else None

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import fields, replace
+from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass, replace
 from typing import Any, Literal
 
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from .adahat import AdaHAT
+from .adapters import HatAdapters
 from .base import Method
+from .bcl import BCL
 from .both import Both
+from .ctr import CTR
 from .dendrites import Dendrites
 from .ewc import EWC
 from .finetune import Finetune
+from .frozen import Frozen
 from .hat import HAT
 from .joint import Joint
 from .lwf import LwF
@@ -24,7 +28,7 @@ from .rmn import RMN
 from .si import SI
 from .xdg import XdG
 
-__all__ = ["ABOUT", "InIsolation", "InZoo", "MethodName", "named"]
+__all__ = ["ABOUT", "LANGUAGE", "InIsolation", "InLamol", "InZoo", "MethodName", "named"]
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 MethodName = Literal[
@@ -46,6 +50,11 @@ MethodName = Literal[
     "lwf",
     "replay",
     "zoo",
+    "frozen",
+    "hat-adapters",
+    "bcl",
+    "ctr",
+    "lamol",
     "joint",
     "finetune",
     "isolated",
@@ -69,10 +78,18 @@ ABOUT: dict[MethodName, str] = {
     "lwf": "learning without forgetting: distillation (Li and Hoiem 2017)",
     "replay": "experience replay: stored samples of past tasks",
     "zoo": "model zoo: an ensemble of small networks, with stored data (Ramesh and Chaudhari 2022)",
+    "frozen": "a frozen pretrained encoder, only its head is learned",
+    "hat-adapters": "adapters in a frozen encoder, with the masks of hat (Ke et al. 2021)",
+    "bcl": "the same, with knowledge shared through capsules that agree (Ke et al. 2021)",
+    "ctr": "the same, with knowledge taken over from tasks found to be alike (Ke et al. 2021)",
+    "lamol": "a language model that writes pseudo-samples of past tasks for itself (Sun et al. 2020)",
     "joint": "all data of all tasks so far, at once",
     "finetune": "one plain network, nothing done against forgetting",
     "isolated": "a new plain network for every task",
 }
+
+
+LANGUAGE: tuple[MethodName, ...] = ("frozen", "hat-adapters", "bcl", "ctr", "lamol")  # they need a pretrained language model
 
 
 class InIsolation(Method):
@@ -94,6 +111,18 @@ class InZoo(Method):
     label_at_test = True
 
 
+class InLamol(Method):
+    """What LAMOL does against forgetting: past tasks are learned again from texts the model writes; see `gateon.lamol`."""
+
+    name = "lamol"
+    replay = True  # of pseudo-samples: no data are stored
+    label_at_test = True
+
+    def prepare(self, model: nn.Module) -> None:
+        """A Learner would only fine-tune."""
+        raise ValueError("LAMOL learns with a learner of its own and a causal language model: use gateon.lamol.Lamol.")
+
+
 def named(
     name: str,
     *,
@@ -104,6 +133,7 @@ def named(
     seed: int = 0,
     strength: float | None = None,
     memory: int | None = None,
+    settings: Mapping[str, float] | None = None,
 ) -> Method:
     """A method that is no GateON, with the settings of its publication.
 
@@ -116,9 +146,12 @@ def named(
         seed: of what it draws.
         strength: of its penalty, where it has one.
         memory: samples it stores, where it does.
+        settings: other numbers among its fields, by name; of two methods each takes those it has.
 
     >>> named("ewc", steps=100, tasks=10, strength=50.0).strength
     50.0
+    >>> named("xdg+si", steps=100, tasks=10, strength=1.0, settings={"off": 0.6, "damping": 0.01})
+    Both(XdG(off=0.6, seed=0), SI(strength=1.0, damping=0.01))
     """
     makers: dict[str, Callable[[], Method]] = {
         "finetune": Finetune,
@@ -136,19 +169,37 @@ def named(
         "replay": lambda: Replay(loss=loss, seed=seed),
         "joint": lambda: Joint(loss=loss, seed=seed),
         "zoo": InZoo,
+        "frozen": Frozen,
+        "hat-adapters": lambda: HatAdapters(steps=steps, seed=seed),
+        "bcl": lambda: BCL(steps=steps, seed=seed),
+        "ctr": lambda: CTR(steps=steps, seed=seed),
+        "lamol": InLamol,
     }
-    first, _, second = name.partition("+")
-    if second:
-        plain = named(first, steps=steps, tasks=tasks, inputs=inputs, seed=seed)
-        return Both(plain, named(second, steps=steps, tasks=tasks, seed=seed, strength=strength, memory=memory))
-    asked = {option: value for option, value in (("strength", strength), ("memory", memory)) if value is not None}
-    return _with(makers[name](), asked)
-
-
-def _with(method: Any, asked: dict[str, float | int]) -> Method:
-    known = {field.name for field in fields(method) if field.init} if asked and hasattr(method, "__dataclass_fields__") else set()
+    asked = dict(settings or {}) | {o: v for o, v in (("strength", strength), ("memory", memory)) if v is not None}
+    parts = [makers[part]() for part in name.split("+")]
+    known = {option for part in parts for option in _kinds(part)}
     for option in asked:
         if option not in known:
-            raise ValueError(f"The method {method.name} has no {option}: leave it out.")
-    changed: Method = replace(method, **asked) if asked else method
+            raise ValueError(f"The method {name} has no {option}: leave it out.")
+    changed = [_with(part, asked) for part in parts]
+    return changed[0] if len(changed) == 1 else Both(*changed)
+
+
+def _kinds(method: Method) -> dict[str, type]:
+    """The fields of a method that are numbers, and whether they are whole."""
+    if not is_dataclass(method):
+        return {}
+    words = {f.name: str(f.type).split(" ")[0] for f in fields(method) if f.init}
+    return {name: int if word == "int" else float for name, word in words.items() if word in ("int", "float")}
+
+
+def _with(method: Any, asked: Mapping[str, float]) -> Method:
+    """The method with those of the numbers asked for that it has."""
+    values: dict[str, float] = {}
+    for option, kind in _kinds(method).items():
+        if option in asked:
+            if kind is int and asked[option] != int(asked[option]):
+                raise ValueError(f"{option} of the method {method.name} is a whole number, not {asked[option]}.")
+            values[option] = kind(asked[option])
+    changed: Method = replace(method, **values) if values else method
     return changed

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -11,6 +12,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from ..gate import Gate
 from ..norm import ContextNorm
 from .samples import picked
 
@@ -44,9 +46,10 @@ def gradient_rows(model: nn.Module, names: Collection[str], x: Any, pick: Tensor
         return (_output(model, {**state, **parameters}, sample) * weights).sum()
 
     rows = []
-    for some, weights in _pieces(x, pick, sum(p.numel() for p in chosen.values())):
-        found = vmap(grad(score), (None, 0, 0))(chosen, some, weights)
-        rows.append(torch.cat([found[name].flatten(1) for name in chosen], 1))
+    with _unobserved(model):
+        for some, weights in _pieces(x, pick, sum(p.numel() for p in chosen.values())):
+            found = vmap(grad(score), (None, 0, 0))(chosen, some, weights)
+            rows.append(torch.cat([found[name].flatten(1) for name in chosen], 1))
     return torch.cat(rows)
 
 
@@ -84,19 +87,33 @@ def square_sums(model: nn.Module, names: Collection[str], x: Any, pick: Tensor) 
     # First of all hooks: what multiplies the layer's output, such as a gate, comes behind the tap.
     hooks = [layer.register_forward_hook(tapped(name), prepend=True) for name, layer in layers.items()]
     try:
-        for some, weights in _pieces(x, pick, sum(p.numel() for p in whole.values())):
-            (found, slopes), read = vmap(grad(score, has_aux=True), (None, 0, 0))((whole, taps), some, weights)
-            for name, rows in found.items():
-                sums[name] += rows.square().sum(0)  # not in place: rows of a parameter that is not used are one
-            for name in layers:
-                g, a = slopes[name][:, 0].square(), read[name][:, 0].square()
-                sums[f"{name}.weight"].addmm_(g.T, a)
-                if f"{name}.bias" in sums:
-                    sums[f"{name}.bias"] += g.sum(0)
+        with _unobserved(model):
+            for some, weights in _pieces(x, pick, sum(p.numel() for p in whole.values())):
+                (found, slopes), read = vmap(grad(score, has_aux=True), (None, 0, 0))((whole, taps), some, weights)
+                for name, rows in found.items():
+                    sums[name] += rows.square().sum(0)  # not in place: rows of a parameter that is not used are one
+                for name in layers:
+                    g, a = slopes[name][:, 0].square(), read[name][:, 0].square()
+                    sums[f"{name}.weight"].addmm_(g.T, a)
+                    if f"{name}.bias" in sums:
+                        sums[f"{name}.bias"] += g.sum(0)
     finally:
         for hook in hooks:
             hook.remove()
     return sums
+
+
+@contextmanager
+def _unobserved(model: nn.Module) -> Iterator[None]:
+    """Gates gather no relevance meanwhile: this pass is not learned from, and vmap could not follow it."""
+    observed = [(gate, gate.tap) for gate in model.modules() if isinstance(gate, Gate)]
+    for gate, _ in observed:
+        gate.tap = None
+    try:
+        yield
+    finally:
+        for gate, tap in observed:
+            gate.tap = tap
 
 
 def _output(model: nn.Module, state: Mapping[str, Tensor], sample: Any) -> Tensor:

@@ -33,16 +33,17 @@ class RelevanceMap(Contextual):
     Args:
         like: the parameter it is a map of.
         beta: how steep softround is.
-        seed: of the maps, drawn from U(0, 1).
+        seed: of the maps, drawn from U(0, high).
+        high: their largest value.
     """
 
     used: Tensor  # by the map of any task that is over
     over: Tensor  # which contexts are
     batches: Tensor  # learned in each context
 
-    def __init__(self, like: Tensor, beta: float, seed: tuple[int, int]) -> None:
+    def __init__(self, like: Tensor, beta: float, seed: tuple[int, int], high: float = 1.0) -> None:
         super().__init__()
-        self.beta, self.seed = beta, seed
+        self.beta, self.high, self.seed = beta, high, seed
         self.maps = nn.ParameterList()
         self.register_buffer("used", torch.zeros_like(like, dtype=torch.bool))
         self.register_buffer("over", torch.zeros(0, dtype=torch.bool))
@@ -64,7 +65,7 @@ class RelevanceMap(Contextual):
     def add_context(self) -> None:
         """One more map, which does not depend on how many there are."""
         number = int(np.random.SeedSequence((*self.seed, self.contexts)).generate_state(1)[0])
-        values = torch.rand(self.used.shape, generator=torch.Generator().manual_seed(number))
+        values = self.high * torch.rand(self.used.shape, generator=torch.Generator().manual_seed(number))
         self.maps.append(nn.Parameter(values.to(self.used.device, self._like.dtype)))
         self.over = torch.cat([self.over, self.over.new_zeros(1)])
         self.batches = torch.cat([self.batches, self.batches.new_zeros(1)])
@@ -118,6 +119,8 @@ class RMN(Method):
         steps: batches of a task, to know when its last part begins; None prunes once, when the task is over.
         prune_after: share of the task's batches before the last part begins.
         l1: weight of the mean of softround(P) in the loss: smaller maps leave more weights to later tasks.
+        high: P starts uniform in [0, high]. Few entries far from 1/2 ever move, so that this decides how many weights a task takes:
+            about 36 % of them at 1, as in the publication, and 20 % at 0.8.
         seed: of the maps.
 
     >>> RMN().name
@@ -131,6 +134,7 @@ class RMN(Method):
     steps: int | None = None
     prune_after: float = 0.4
     l1: float = 0.0
+    high: float = 1.0
     seed: int = 0
 
     tasks: int = field(default=0, init=False, repr=False, compare=False)  # that are over
@@ -142,6 +146,8 @@ class RMN(Method):
         """Give every Linear and convolution maps, and every norm statistics per context."""
         if self.beta <= 0 or self.l1 < 0 or not 0 <= self.prune_after <= 1 or (self.steps is not None and self.steps < 1):
             raise ValueError("RMN needs beta above 0, l1 of at least 0, prune_after in [0, 1], and steps of at least 1 or None.")
+        if not 0.5 < self.high <= 1:
+            raise ValueError(f"high is above 0.5, where a map begins to use a weight, and at most 1, not {self.high}.")
         layers = [m for m in model.modules() if isinstance(m, nn.Linear | _ConvNd) and not isinstance(m, Contextual)]
         if not layers:
             raise ValueError(f"{type(model).__name__} has no Linear or convolution whose weights tasks could share.")
@@ -151,7 +157,7 @@ class RMN(Method):
         follow_norms(model)
         for layer in layers:
             for name, parameter in list(layer.named_parameters(recurse=False)):
-                made = RelevanceMap(parameter, self.beta, (self.seed, len(self._maps))).train(layer.training)
+                made = RelevanceMap(parameter, self.beta, (self.seed, len(self._maps)), self.high).train(layer.training)
                 register_parametrization(layer, name, made)
                 self._maps.append((parameter, made))
         mapped = {p for p, _ in self._maps} | {p for _, m in self._maps for p in m.parameters()}
