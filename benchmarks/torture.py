@@ -20,6 +20,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -56,12 +57,12 @@ class Tells(Quiet):
     def __init__(self, mark: Path) -> None:
         self.mark = mark
 
-    def begin(self, name: str, tasks: int, steps: int, at: int) -> None:
+    def begin(self, name: str, steps: Sequence[int], at: int) -> None:
         self.steps = steps
         self.mark.unlink(missing_ok=True)
 
     def step(self, task: int, step: int, loss: float) -> None:
-        if step == self.steps:
+        if step == self.steps[task]:
             self.mark.touch()
 
     def task(self, task: int, name: str, accuracies: list[float | None], seconds: float) -> None:

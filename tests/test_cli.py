@@ -174,7 +174,7 @@ def test_bad_files_are_one_sentence(program, here):
         (["compare", "split-mnist", "--methods", ","], "Name at least one method"),
         (["compare", "split-mnist", "--seeds", "0"], "seeds is a whole number of at least 1, not 0."),
         (["data", "get", "mnits"], "There is no data set 'mnits', perhaps 'mnist'"),
-        (["data", "get"], "Say which data set to get: mnist, mnist-5k, fashion-mnist, cifar10, cifar100."),
+        (["data", "get"], "Say which data set to get: mnist, mnist-5k, fashion-mnist, cifar10, cifar100, asc, dsc, news20."),
     ],
 )
 def test_what_cannot_be_run_is_one_sentence_and_exit_code_2(program, words, expected):
@@ -312,7 +312,7 @@ def test_digits_that_were_asked_for_are_told_unless_quiet(program):
 
 def test_lists_name_all_there_is(program):
     for what, names in {
-        "streams": [*STREAMS, "own:PATH"],
+        "streams": [*STREAMS, "own:PATH", "text:PATH"],
         "methods": list(METHODS),
         "presets": ["best", "paper", "released"],
     }.items():

@@ -132,7 +132,7 @@ def test_where_not_all_was_measured_no_mean_is_drawn(tmp_path, monkeypatch):
 
 def test_lines_tell_task_loss_accuracy_rate_and_time_left(capsys):
     lines = terminal.Lines()
-    lines.begin("stream method", 2, 50, 0)
+    lines.begin("stream method", [50] * 2, 0)
     lines.step(0, 50, 0.25)
     lines.task(0, "first", [0.5], 2.0)
     lines.task(1, "second", [None, 0.75], 2.0)
@@ -148,7 +148,7 @@ def test_lines_tell_task_loss_accuracy_rate_and_time_left(capsys):
 
 def test_a_run_that_goes_on_after_a_last_step_has_no_loss_to_tell(capsys):
     lines = terminal.Lines()
-    lines.begin("stream method", 4, 50, 100)
+    lines.begin("stream method", [50] * 4, 100)
     lines.task(1, "second", [0.5, 0.5], 2.0)
     err = capsys.readouterr().err
     assert "4 tasks of 50 steps, going on at task 3, step 0" in err and "second: accuracy 50.00" in err
@@ -158,7 +158,7 @@ def test_time_left_counts_from_where_the_run_went_on(capsys, monkeypatch):
     now = [0.0]
     monkeypatch.setattr(terminal.time, "monotonic", lambda: now[0])
     lines = terminal.Lines()
-    lines.begin("stream method", 10, 50, 8 * 50)
+    lines.begin("stream method", [50] * 10, 8 * 50)
     now[0] = 7.0
     lines.step(8, 50, 0.1)
     lines.task(8, "ninth", [0.5], 7.0)
@@ -168,7 +168,7 @@ def test_time_left_counts_from_where_the_run_went_on(capsys, monkeypatch):
 def test_names_with_brackets_are_shown_as_they_are():
     console = Console(file=io.StringIO(), force_terminal=True, width=80)
     live = terminal.Live(console)
-    live.begin("own:/data/[bold]x[/nothing]", 2, 5, 0)
+    live.begin("own:/data/[bold]x[/nothing]", [5] * 2, 0)
     live.step(0, 5, 0.5)
     live.task(0, "a", [0.5], 1.0)
     live.step(1, 5, 0.5)

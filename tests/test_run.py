@@ -17,16 +17,18 @@ import pytest
 import torch
 
 from gateon import Learner, checkpoint, metrics, streams
-from gateon.compare import isolated_accuracies, run_specification
+from gateon.batches import batches
+from gateon.compare import isolated_record, run_specification
 from gateon.folder import CheckpointWarning, checkpoints
-from gateon.record import Record
-from gateon.run import Interrupted, Quiet, _batches, run
+from gateon.methods.named import LANGUAGE
+from gateon.record import MACRO_F1, Record
+from gateon.run import Interrupted, Quiet, run
 from gateon.specification import METHODS as ALL_METHODS
 from gateon.specification import Specification
 from gateon.streams import Split, Stream, Task
 
 METHODS = ("n-gateon", "p-gateon", "finetune", "isolated")
-OTHERS = [name for name in ALL_METHODS if name not in METHODS]
+OTHERS = [name for name in ALL_METHODS if name not in (*METHODS, *LANGUAGE)]
 STEPS = 6
 
 
@@ -84,11 +86,11 @@ class Stop(Quiet):
     def __init__(self, at=None, after_task=None):
         self.at, self.after_task = at, after_task
 
-    def begin(self, name, tasks, steps, at):
+    def begin(self, name, steps, at):
         self.steps = steps
 
     def step(self, task, step, loss):
-        if self.at is not None and task * self.steps + step == self.at:
+        if self.at is not None and sum(self.steps[:task]) + step == self.at:
             os.kill(os.getpid(), signal.SIGINT)
 
     def task(self, task, name, accuracies, seconds):
@@ -110,7 +112,9 @@ def test_the_record_on_disk_is_the_record_returned_and_has_all_the_schema_says(d
     record, _ = go(specification(data), tmp_path / "out")
     assert without_times(Record.load(tmp_path / "out" / "record.json")) == without_times(record)
     content = json.loads((tmp_path / "out" / "record.json").read_text())
-    assert content["summary"] == metrics.summary([row + [np.nan] * (3 - len(row)) for row in record.accuracy])
+    of_both = [[row + [np.nan] * (3 - len(row)) for row in rows] for rows in (record.accuracy, record.macro_f1)]
+    of_f1 = {MACRO_F1[name]: value for name, value in metrics.summary(of_both[1]).items()}
+    assert content["summary"] == metrics.summary(of_both[0]) | of_f1
     assert content["schema"] == 1 and content["specification"]["seed"] == 0 and len(content["data"]["sha256"]) == 64
     assert record.tasks == ["task0", "task1", "task2"] and record.contexts == [0, 1, 2]
     assert [len(row) for row in record.accuracy] == [len(row) for row in record.macro_f1] == [1, 2, 3]
@@ -173,20 +177,20 @@ def test_a_task_that_returns_is_learned_in_its_old_context(data):
 
 def test_steps_go_through_epochs_without_replacement_and_depend_on_the_seed_and_the_step_alone():
     split = Split(torch.zeros(10, 1), torch.zeros(10, dtype=torch.long))
-    rows = [batch.tolist() for batch in _batches(split, 5, 6, (0, 1), 0)]
+    rows = [batch.tolist() for batch in batches(split, 5, 6, (0, 1), 0)]
     epochs = [rows[n] + rows[n + 1] for n in (0, 2, 4)]
     assert all(sorted(epoch) == list(range(10)) for epoch in epochs) and epochs[0] != epochs[1]
-    assert [batch.tolist() for batch in _batches(split, 5, 6, (0, 1), 3)] == rows[3:]
-    assert [batch.tolist() for batch in _batches(split, 5, 6, (1, 1), 0)] != rows
+    assert [batch.tolist() for batch in batches(split, 5, 6, (0, 1), 3)] == rows[3:]
+    assert [batch.tolist() for batch in batches(split, 5, 6, (1, 1), 0)] != rows
 
 
 @pytest.mark.parametrize(("steps", "batch"), [(5, 2), (3, 2), (8, 4)])
 def test_ordered_data_are_presented_once_as_time_passes(steps, batch):
     split = Split(torch.zeros(10, 1), torch.zeros(10, dtype=torch.long), ordered=True)
-    rows = torch.cat(list(_batches(split, batch, steps, (0, 0), 0))).tolist()
+    rows = torch.cat(list(batches(split, batch, steps, (0, 0), 0))).tolist()
     assert rows == sorted(rows) and rows[0] == 0 and len(rows) == steps * batch
     assert rows == [j * 10 // (steps * batch) for j in range(steps * batch)]
-    assert torch.cat(list(_batches(split, batch, steps, (0, 0), 2))).tolist() == rows[2 * batch :]
+    assert torch.cat(list(batches(split, batch, steps, (0, 0), 2))).tolist() == rows[2 * batch :]
 
 
 def test_a_blurred_stream_reaches_the_learner_in_its_order(data):
@@ -234,7 +238,7 @@ def test_every_isolated_network_starts_anew(data):
     stream = asked.make_stream()
     fresh = specification(data, method="finetune", steps=20).make_learner(stream)
     task = stream[2]
-    for rows in _batches(task.train, 20, 20, (0, 2), 0):
+    for rows in batches(task.train, 20, 20, (0, 2), 0):
         fresh.observe(task.train.x[rows], task.train.y[rows], context=2)
     assert record.accuracy[2][2] == (fresh.predict(task.test.x).argmax(1) == task.test.y).double().mean().item()
     assert [row[0] for row in record.accuracy] == [record.accuracy[0][0]] * 3  # its own network cannot change any more
@@ -244,7 +248,7 @@ def test_asking_for_the_deviation_of_a_finished_run_adds_it_without_training(dat
     without = run_specification(specification(data), tmp_path / "n")
     assert "accuracy_deviation" not in without.summary
     record = run_specification(specification(data), tmp_path / "n", isolated=True)
-    assert record.seconds == without.seconds and record.isolated == isolated_accuracies(specification(data), tmp_path)
+    assert record.seconds == without.seconds and record.isolated == isolated_record(specification(data), tmp_path).immediate()
     assert Record.load(tmp_path / "n" / "record.json").isolated == record.isolated
 
 
@@ -337,7 +341,7 @@ def test_whoever_watches_is_told_of_the_end_however_it_comes(data, tmp_path):
 
 def test_a_finished_run_returns_at_once(data, tmp_path):
     class Never(Quiet):
-        def begin(self, name, tasks, steps, at):
+        def begin(self, name, steps, at):
             raise AssertionError("it began")
 
     asked = specification(data)

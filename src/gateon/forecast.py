@@ -11,8 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from .batches import steps_of
 from .specification import Specification
-from .streams import Stream
+from .streams import Split, Stream
 
 __all__ = ["Forecast", "activity_bytes", "forecast", "free_bytes"]
 
@@ -45,7 +46,8 @@ def forecast(specification: Specification, stream: Stream) -> Forecast:
     parameters = sum(p.numel() * p.element_size() for p in learner.model.parameters())
     # Values, gradients, at most two moments, what obstruction remembers; per parameter also two availabilities.
     copies = 7 if specification.method == "p-gateon" else 5
-    needed = copies * parameters + batch * activity_bytes(learner.model, train.x[:4])
+    largest, usual = _typical(train, batch)
+    needed = copies * parameters + batch * activity_bytes(learner.model, train.x[largest])
     free = free_bytes(specification.device)
     if free is not None and needed > free:
         raise ValueError(
@@ -55,26 +57,34 @@ def forecast(specification: Specification, stream: Stream) -> Forecast:
     seconds = 0.0
     for _ in range(2):  # the first also takes out the sub-network and asks for memory
         start = time.perf_counter()
-        learner.observe(train.x[:batch], train.y[:batch], context=0)
+        learner.observe(train.x[usual], train.y[usual], context=0)
         seconds = time.perf_counter() - start
-    return Forecast(needed, seconds, seconds * specification.steps * len(stream))
+    return Forecast(needed, seconds, seconds * sum(steps_of(stream, batch, specification.steps, specification.epochs)))
+
+
+def _typical(train: Split, batch: int) -> tuple[Tensor, Tensor]:
+    """Rows of four samples that need most memory, and of a batch that takes the usual time: of texts by their lengths."""
+    if train.lengths is None:
+        return torch.arange(4), torch.arange(batch)
+    order = train.lengths.argsort()
+    return order[-4:], order[max(0, (len(order) - batch) // 2) :][:batch]
 
 
 def activity_bytes(model: nn.Module, x: Tensor) -> int:
-    """Bytes that a sample adds to a training step: what the backward pass keeps, and the largest of it six times over.
+    """Bytes that a sample adds to a training step: what the backward pass keeps, and the largest of it ten times over.
 
-    The six stand for gradients on their way and for the copies convolutions make of their inputs; measured, not derived.
+    The ten stand for gradients on their way and for the copies convolutions make of their inputs; measured, not derived.
 
     Args:
         model: in training mode; its running statistics move.
         x: at least four samples.
 
     >>> activity_bytes(nn.Sequential(nn.Linear(10, 100), nn.ReLU()), torch.zeros(4, 10))
-    2840
+    4440
     """
     device = next(model.parameters()).device
     few, many = (_kept(model, x[:count].clone().to(device)) for count in (2, 4))
-    return (sum(many) - sum(few)) // 2 + 6 * max(many, default=0) // 4
+    return (sum(many) - sum(few)) // 2 + 10 * max(many, default=0) // 4
 
 
 def free_bytes(device: str = "cpu") -> int | None:

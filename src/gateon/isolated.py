@@ -11,6 +11,7 @@ from torch.optim import Optimizer
 from .learner import Learner, Observation
 from .methods.base import Method
 from .methods.named import InIsolation
+from .training import Outline
 
 __all__ = ["Isolated"]
 
@@ -37,6 +38,7 @@ class Isolated:
         self._make = make
         self._learner = make()
         self.context: int | None = None
+        self._coming: Outline | None = None
         self.description = self._learner.description | {"method": "Isolated()"}
 
     @property
@@ -49,10 +51,17 @@ class Isolated:
         """The optimizer of that network."""
         return self._learner.optimizer
 
+    def expect(self, outline: Outline) -> None:
+        """Be told of the task that comes."""
+        self._coming = outline
+        self._learner.expect(outline)
+
     def observe(self, x: Any, y: Tensor, context: int | None = None) -> Observation:
         """Learn one batch; without a context, in that of the batch before."""
         if context is not None and context != self.context:
             self._learner, self.context = self._make(), context
+            if self._coming is not None:
+                self._learner.expect(self._coming)
         return self._learner.observe(x, y, self.context)
 
     def predict(self, x: Any, context: int | None = None) -> Tensor:

@@ -22,6 +22,7 @@ from .methods.base import Method
 from .methods.finetune import Finetune
 from .norm import ContextNorm, kept_statistics
 from .part import Part
+from .training import Outline, tell
 
 __all__ = ["Learner", "Observation"]
 
@@ -127,6 +128,10 @@ class Learner:
         """The method, with its state of now."""
         self._write_back()
         return self._method
+
+    def expect(self, outline: Outline) -> None:
+        """Be told of the task that comes, before it begins: for schedules, losses and methods with a course within a task."""
+        tell(outline, self._new_schedule, self.loss, self._method)
 
     def observe(self, x: Any, y: Tensor, context: int | None = None) -> Observation:
         """Learn one batch in a context; contexts that do not exist yet are added.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 __all__ = ["Progress", "Quiet"]
@@ -10,8 +11,8 @@ __all__ = ["Progress", "Quiet"]
 class Progress(Protocol):
     """Who is told how a run goes."""
 
-    def begin(self, name: str, tasks: int, steps: int, at: int) -> None:
-        """A run of so many tasks and steps each begins, or goes on at a step."""
+    def begin(self, name: str, steps: Sequence[int], at: int) -> None:
+        """A run of so many steps for every task begins, or goes on after so many of them all."""
 
     def step(self, task: int, step: int, loss: float) -> None:
         """One batch was learned."""
@@ -26,7 +27,7 @@ class Progress(Protocol):
 class Quiet:
     """Tells nobody."""
 
-    def begin(self, name: str, tasks: int, steps: int, at: int) -> None:
+    def begin(self, name: str, steps: Sequence[int], at: int) -> None:
         """Nothing."""
 
     def step(self, task: int, step: int, loss: float) -> None:

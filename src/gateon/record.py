@@ -12,17 +12,25 @@ from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import torch
 
 from . import metrics
 from .checkpoint import whole_file
 
-__all__ = ["SCHEMA", "Record", "environment"]
+__all__ = ["MACRO_F1", "SCHEMA", "Record", "environment"]
 
 SCHEMA = 1
 LARGEST = 1 << 28  # bytes of a record: that of 5,000 tasks has half as many
+# What the measures of accuracy are called where they are of macro-F1.
+MACRO_F1 = {
+    "immediate_accuracy": "immediate_macro_f1",
+    "continual_accuracy": "continual_macro_f1",
+    "forgetting_rate": "macro_f1_forgetting_rate",
+    "final_accuracy": "final_macro_f1",
+    "accuracy_deviation": "macro_f1_deviation",
+}
 
 
 @dataclass
@@ -44,6 +52,7 @@ class Record:
         availability: for each task, by site {"frozen": share below 0.05, "room": mean}.
         curves: for each task, [[step, accuracy], ...] within it, where asked for.
         isolated: accuracies of networks that learn one task each, where known.
+        isolated_macro_f1: the same for macro-F1.
         part: the part of the data it was measured on, "test" or "validation".
         environment: versions, commit, machine, time.
         schema: the version of this format.
@@ -63,14 +72,27 @@ class Record:
     availability: list[dict[str, dict[str, float]]] = field(default_factory=list)
     curves: list[list[list[float]]] = field(default_factory=list)
     isolated: list[float] | None = None
+    isolated_macro_f1: list[float] | None = None
     part: str = "test"
     environment: dict[str, Any] = field(default_factory=dict)
     schema: int = SCHEMA
 
     @property
     def summary(self) -> dict[str, float]:
-        """immediate_accuracy, continual_accuracy, forgetting_rate, final_accuracy; accuracy_deviation where isolated is known."""
-        return metrics.summary(_square(self.accuracy), self.isolated)
+        """immediate_accuracy, continual_accuracy, forgetting_rate, final_accuracy; accuracy_deviation where isolated is known.
+
+        The same of macro-F1, where it was measured: see `MACRO_F1` for what they are called.
+        """
+        found = metrics.summary(_square(self.accuracy), self.isolated)
+        if self.macro_f1:
+            of_f1 = metrics.summary(_square(self.macro_f1), self.isolated_macro_f1)
+            found |= {MACRO_F1[name]: value for name, value in of_f1.items()}
+        return found
+
+    def immediate(self, of: Literal["accuracy", "macro_f1"] = "accuracy") -> list[float]:
+        """Accuracy or macro-F1 on each task right after it was learned."""
+        rows = self.accuracy if of == "accuracy" else self.macro_f1
+        return [value for k, row in enumerate(rows) if (value := row[k]) is not None]
 
     def save(self, path: Path) -> None:
         """Write it as JSON, whole or not at all."""

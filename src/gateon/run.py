@@ -4,44 +4,49 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
 import torch
-from torch import Tensor
 
 from . import checkpoint, metrics
+from .batches import batches, outline, steps_of
 from .folder import check_same, checkpoint_path, finished_run, folder_made, keep_only, newest
 from .gates import gates_of
 from .isolated import Isolated
+from .lamol import Lamol
 from .learner import Learner, Observation
 from .lock import alone_in
 from .methods.gateon import GateON
 from .progress import Progress, Quiet
 from .record import Record, environment
 from .stopping import Interrupted, Stop, Terminated, stoppable
-from .streams import Split, Stream
+from .streams import Stream
+from .training import tell
 from .zoo import Zoo
 
 __all__ = ["AnyLearner", "Interrupted", "Progress", "Quiet", "Terminated", "run"]
 
 Schedule = Literal["all", "last"]
-AnyLearner = Learner | Isolated | Zoo
+AnyLearner = Learner | Isolated | Zoo | Lamol
 SAVE_EVERY = 60.0  # seconds between checkpoints
 NUMBERS = 1 << 21  # inputs evaluated at once: activities of convolutions are many times larger
+TEXTS = 64  # texts evaluated at once
 SPARING = 50  # times what the last checkpoint took must lie before the next: they cost no more than 2 %
 # What is kept of the record while it grows, but for times.
-KEPT = ("tasks", "identities", "contexts", "switches", "accuracy", "macro_f1", "density", "availability", "curves", "isolated")
+FOUND = ("tasks", "identities", "contexts", "switches", "accuracy", "macro_f1", "density", "availability", "curves")
+ALONE = ("isolated", "isolated_macro_f1")  # which may come to be known later
+KEPT = (*FOUND, *ALONE)
 
 
 @dataclass(frozen=True)
 class _Budget:
     """How much is learned, in which order, what is measured, and how often it is saved."""
 
-    steps: int
+    steps: list[int]  # of every task
+    epochs: int | None
     batch: int
     seed: int
     evaluate: Schedule | int
@@ -56,12 +61,14 @@ def run(
     out: str | Path | None = None,
     *,
     steps: int = 250,
+    epochs: int | None = None,
     batch: int = 500,
     seed: int = 0,
     evaluate: Schedule | int = "all",
     curves: int | None = None,
     part: Literal["test", "validation"] = "test",
     isolated: list[float] | None = None,
+    isolated_macro_f1: list[float] | None = None,
     specification: dict[str, Any] | None = None,
     progress: Progress | None = None,
     save_every: float | None = None,
@@ -75,12 +82,14 @@ def run(
         learner: what learns them.
         out: directory of the run. It is resumed if it was begun, and returned at once if it is finished.
         steps: batches of each task.
+        epochs: instead of steps, how often to go through the samples of each task; the last batch of an epoch may be smaller.
         batch: samples in each.
         seed: of the order of the samples.
         evaluate: after each task measure "all" tasks so far; only at the "last"; or after every n-th. Its own is always measured.
         curves: also measure the task being learned every so many steps.
         part: "test", or "validation" to choose settings.
         isolated: accuracies of networks that learned one task each, for the accuracy deviation.
+        isolated_macro_f1: their macro-F1.
         specification: what to write into the record; by default stream, method and budget.
         progress: who is told how it goes.
         save_every: seconds between checkpoints. By default 60, or more where they would cost more than 2 % of the time, and after
@@ -97,11 +106,12 @@ def run(
     >>> record.summary["continual_accuracy"] > 0.8
     True
     """
-    _check(stream, steps, batch, evaluate, curves, isolated)
+    _check(stream, steps, epochs, batch, evaluate, curves, isolated)
     told = progress or Quiet()
-    asked = specification or _described(stream, learner, steps, batch, seed, evaluate, curves, part)
+    asked = specification or _described(stream, learner, steps, epochs, batch, seed, evaluate, curves, part)
     fresh = Record(f"{stream.name} {learner.method.name}", asked, stream.source, isolated=isolated, part=part)
-    budget = _Budget(steps, batch, seed, evaluate, curves, save_every, keep)
+    fresh.isolated_macro_f1 = isolated_macro_f1
+    budget = _Budget(steps_of(stream, batch, steps, epochs), epochs, batch, seed, evaluate, curves, save_every, keep)
     if out is None:
         return _Run(stream, learner, fresh, budget, told).go()
     folder = folder_made(Path(out))
@@ -110,7 +120,7 @@ def run(
         if finished is None:
             return _Run(stream, learner, fresh, budget, told, folder, defaults or {}).go()
         if isolated is not None and finished.isolated != isolated:
-            finished.isolated = isolated
+            finished.isolated, finished.isolated_macro_f1 = isolated, isolated_macro_f1
             finished.save(folder / "record.json")
         return finished
 
@@ -138,8 +148,8 @@ class _Run:
 
     def go(self) -> Record:
         self._resume()
-        at = self.task * self.budget.steps + self.step
-        self.progress.begin(self.record.name, len(self.stream), self.budget.steps, at)
+        steps = self.budget.steps
+        self.progress.begin(self.record.name, steps, sum(steps[: self.task]) + self.step)
         try:
             with stoppable() as self.stop:
                 while self.task < len(self.stream):
@@ -180,7 +190,7 @@ class _Run:
             keep_only(self.folder, [])
 
     def _learn(self) -> None:
-        task, budget = self.stream[self.task], self.budget
+        task, budget, steps = self.stream[self.task], self.budget, self.budget.steps[self.task]
         if len(self.record.contexts) <= self.task:
             if task.identity not in self.identities:
                 self.identities.append(task.identity)
@@ -188,13 +198,14 @@ class _Run:
             self.record.contexts.append(self.record.identities[-1])  # where contexts are inferred, until one is found
             self.record.tasks.append(task.name)
             self.record.curves.append([])
-        if budget.batch > len(task.train):
+        if budget.epochs is None and budget.batch > len(task.train):
             samples = f"the {len(task.train)} training samples of task {task.name!r}"
             raise ValueError(f"A batch of {budget.batch} is larger than {samples}: choose a smaller one.")
         inferred = self.learner.contexts is not None
         context = None if inferred else self.record.contexts[self.task]
-        begin = time.monotonic()
-        for rows in _batches(task.train, budget.batch, budget.steps, (budget.seed, self.task), self.step):
+        tell(outline(task.train, self.stream.classes, steps, budget.epochs), self.learner)
+        begin, key, whole = time.monotonic(), (budget.seed, self.task), budget.epochs is not None
+        for rows in batches(task.train, budget.batch, steps, key, self.step, whole=whole):
             x = task.train.x[rows]
             if self.stream.augment is not None:
                 x = self.stream.augment(x, (budget.seed, self.task, self.step))
@@ -203,7 +214,7 @@ class _Run:
                 self._note(seen)
             self.step += 1
             self.progress.step(self.task, self.step, seen.loss)
-            if budget.curves and (self.step % budget.curves == 0 or self.step == budget.steps):
+            if budget.curves and (self.step % budget.curves == 0 or self.step == steps):
                 begin += self._add_to_curve()
             if self.stop or self._due():
                 self.trained += time.monotonic() - begin
@@ -262,11 +273,15 @@ class _Run:
         split = self.stream.split(task, "test" if self.record.part == "test" else "validation")
         if not len(split):
             raise ValueError(f"Task {task + 1} of {self.stream.name} has no {self.record.part} data to measure on.")
-        parts = math.ceil(len(split) / max(1, min(2000, NUMBERS // math.prod(self.stream.shape))))
-        rows = torch.arange(len(split)).chunk(parts)
+        if split.lengths is None:
+            parts = math.ceil(len(split) / max(1, min(2000, NUMBERS // math.prod(self.stream.shape))))
+            rows = torch.arange(len(split)).chunk(parts)
+        else:  # texts of one length together: little is padding
+            rows = split.lengths.argsort(stable=True).split(TEXTS)
         predicted = torch.cat([self.learner.predict(split.x[i], context=context).argmax(1) for i in rows])
-        accuracy = (predicted == split.y).double().mean().item()
-        return accuracy, metrics.macro_f1(split.y, predicted, max(self.stream.classes, int(predicted.max()) + 1))
+        y = split.y[torch.cat(rows)]
+        accuracy = (predicted == y).double().mean().item()
+        return accuracy, metrics.macro_f1(y, predicted, max(self.stream.classes, int(predicted.max()) + 1))
 
     def _look_inside(self, context: int) -> tuple[dict[str, float], dict[str, dict[str, float]]]:
         """The share of open gates by site, and what is frozen and what is free there."""
@@ -311,27 +326,27 @@ class _Run:
             raise ValueError(foreign)
         check_same(state["specification"], state["data"], self.record, path, self.defaults)
         try:
-            position, kept, times = _position(state, len(self.stream), self.budget.steps)
+            position, kept, times = _position(state, self.budget.steps)
             self.learner.load_state_dict(state["learner"])
             self.task, self.step, self.ended = position["task"], position["step"], position["ended"]
             self.identities = position["identities"]
             self.trained, self.record.seconds = times["trained"], times["seconds"]
             for name in KEPT:
-                if name != "isolated" or self.record.isolated is None:  # which may come to be known later
+                if name not in ALONE or getattr(self.record, name) is None:
                     setattr(self.record, name, kept[name])
         except (KeyError, TypeError, ValueError, AttributeError, IndexError, RuntimeError) as reason:
             raise ValueError(foreign) from reason
         self.last = path
 
 
-def _position(state: Mapping[str, Any], tasks: int, steps: int) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+def _position(state: Mapping[str, Any], steps: list[int]) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
     """Where a run was, what it had found and how long it took; a checkpoint of schema 1 had times in the other two."""
     position = {"ended": False} | state["position"]
-    found = {"isolated": None, "identities": state["found"]["contexts"], "switches": []} | state["found"]
+    found = {**dict.fromkeys(ALONE), "identities": state["found"]["contexts"], "switches": []} | state["found"]
     times = state.get("times") or {"trained": position["trained"], "seconds": found["seconds"]}
     measured = [found[name] for name in ("accuracy", "macro_f1", "density", "availability")] + [times["seconds"]]
     task, step = position["task"], position["step"]
-    if not 0 <= task <= tasks or not 0 <= step <= steps or any(len(rows) != task for rows in measured):
+    if not 0 <= task <= len(steps) or not 0 <= step <= [*steps, 0][task] or any(len(rows) != task for rows in measured):
         raise TypeError("the position does not fit what was found")
     return position, found, times
 
@@ -341,30 +356,17 @@ def _out_of_memory(reason: BaseException) -> bool:
     return isinstance(reason, MemoryError | torch.OutOfMemoryError) or "allocate memory" in str(reason)
 
 
-def _batches(split: Split, size: int, steps: int, seed: tuple[int, ...], start: int) -> Iterator[Tensor]:
-    """Row indices of each batch from step `start` on: epochs without replacement, or time passing once where order matters.
-
-    Step s depends on the seed and s alone, so that a run can be resumed at any step.
-    """
-    rows = len(split)
-    if split.ordered:
-        for step in range(start, steps):
-            yield torch.arange(step * size, (step + 1) * size) * rows // (steps * size)
-        return
-    a_epoch = rows // size
-    order: tuple[int, Tensor] | None = None
-    for step in range(start, steps):
-        epoch, place = divmod(step, a_epoch)
-        if order is None or order[0] != epoch:
-            order = epoch, torch.from_numpy(np.random.default_rng((*seed, epoch)).permutation(rows))
-        yield order[1][place * size : (place + 1) * size]
-
-
 def _check(
-    stream: Stream, steps: int, batch: int, evaluate: Schedule | int, curves: int | None, isolated: list[float] | None
+    stream: Stream,
+    steps: int,
+    epochs: int | None,
+    batch: int,
+    evaluate: Schedule | int,
+    curves: int | None,
+    isolated: list[float] | None,
 ) -> None:
-    for name, value in (("steps", steps), ("batch", batch), ("curves", 1 if curves is None else curves)):
-        if value < 1:
+    for name, value in (("steps", steps), ("epochs", epochs), ("batch", batch), ("curves", curves)):
+        if value is not None and value < 1:
             raise ValueError(f"{name} is a whole number of at least 1, not {value}.")
     if evaluate not in ("all", "last") and not (isinstance(evaluate, int) and evaluate >= 1):
         raise ValueError(f'evaluate is "all", "last" or a number of tasks of at least 1, not {evaluate!r}.')
@@ -374,12 +376,14 @@ def _check(
         raise ValueError(f"isolated has {len(isolated)} accuracies for {len(stream)} tasks: give one for each task.")
 
 
-def _described(stream: Stream, learner: AnyLearner, steps: int, batch: int, seed: int, *rest: Any) -> dict[str, Any]:
+def _described(
+    stream: Stream, learner: AnyLearner, steps: int, epochs: int | None, batch: int, seed: int, *rest: Any
+) -> dict[str, Any]:
     evaluate, curves, part = rest
     return {
         "stream": stream.settings,
         **learner.description,
-        "steps": steps,
+        **({"steps": steps} if epochs is None else {"epochs": epochs}),
         "batch": batch,
         "seed": seed,
         "evaluate": evaluate,

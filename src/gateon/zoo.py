@@ -20,6 +20,7 @@ from .methods.base import Method
 from .methods.named import InZoo
 from .methods.places import follow_norms
 from .norm import kept_statistics
+from .training import Outline, tell
 
 __all__ = ["Zoo"]
 
@@ -101,6 +102,10 @@ class Zoo:
     def model(self) -> nn.Module:
         """All networks; before the first task, one as they will be."""
         return nn.ModuleList([member.network for member in self._members] or [self._network(0)])
+
+    def expect(self, outline: Outline) -> None:
+        """Be told of the task that comes."""
+        tell(outline, self._new_schedule, self.loss)
 
     def observe(self, x: Tensor, y: Tensor, context: int | None) -> Observation:
         """Learn one batch, with stored samples of the round's old tasks. A loss that is not finite changes nothing."""

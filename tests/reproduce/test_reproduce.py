@@ -20,6 +20,8 @@ from gateon.run import Interrupted, Quiet
 from gateon.specification import METHODS, Specification
 from gateon.streams import mnist_files, sources
 
+# Those of texts and of colour images have tests of their own.
+DIGITS = {name: job for name, job in JOBS.items() if job.scales["cpu"].fields.get("data") == "mnist"}
 TINY = {"hidden": (12, 12), "steps": 4, "batch": 20, "tasks": 3}
 
 
@@ -50,7 +52,7 @@ def make_tiny(job, root, **options):
 @pytest.fixture(scope="module")
 def everything(tmp_path_factory):
     root = tmp_path_factory.mktemp("everything")
-    for job in JOBS.values():
+    for job in DIGITS.values():
         rows = [row.label for row in job.rows if row.label in OWN] if any(row.label in OWN for row in job.rows) else []
         make_tiny(job, root, rows=rows)
     return root
@@ -62,7 +64,7 @@ OWN = {"n-GateON", "p-GateON", "Finetune", "Isolated", "p-GateON, five times the
 # The machinery
 
 
-@pytest.mark.parametrize("name", JOBS)
+@pytest.mark.parametrize("name", DIGITS)
 def test_every_job_leaves_a_record_a_table_and_a_figure(name, everything):
     folder, job = everything / "results" / f"{name}-quick", JOBS[name]
     content = read(folder / "record.json")
@@ -185,7 +187,7 @@ def test_rows_that_cannot_leave_out_units_are_narrow_with_gateon_beside_them():
 
 
 def test_every_scale_of_every_job_can_be_specified():
-    for job in JOBS.values():
+    for job in DIGITS.values():
         for scale in ("quick", "cpu", "paper"):
             for cell in cells(job, scale, streams=list(job.streams)[:1]):
                 assert (cell.specification is not None) == (cell.row.fields["method"] in METHODS)
@@ -214,7 +216,7 @@ def test_a_changed_preset_is_another_run(tmp_path, monkeypatch):
     monkeypatch.undo()
     _made_of.cache_clear()
     assert folder_of(asked, tmp_path) == place
-    monkeypatch.setattr(module, "_optimizer", lambda name, lr: partial(torch.optim.SGD, lr=lr))
+    monkeypatch.setattr(module, "optimizer_of", lambda name, lr: partial(torch.optim.SGD, lr=lr))
     _made_of.cache_clear()
     assert settings(asked)["made"] == before["made"] and folder_of(asked, tmp_path) != place
     _made_of.cache_clear()
@@ -267,7 +269,9 @@ def test_bytes_kept_between_tasks_count_network_and_method(everything):
     content = read(everything / "results" / "comparison-quick" / "record.json")
     size = {e["row"]: e["measures"]["state_bytes"]["mean"] for e in content["entries"]}
     plain = 4 * (784 * 12 + 12 + 12 * 12 + 12 + 12 * 10 + 10)
-    assert plain < size["Finetune"] < 1.1 * plain and size["Isolated"] == 3 * size["Finetune"]
+    assert plain < size["Finetune"] < 1.1 * plain and 3 * plain < size["Isolated"] < 3.3 * plain
+    extra = {e["row"]: e["measures"]["extra_bytes"]["mean"] for e in content["entries"]}
+    assert extra == {row: kept - size["Finetune"] for row, kept in size.items()}
     assert size["p-GateON"] > 2.5 * plain  # availabilities, running and applied, of every parameter
 
 
@@ -292,10 +296,10 @@ def test_the_page_has_every_table_and_figure_and_each_link_leads_somewhere(every
     (everything / "results" / "search-rate" / "record.json").write_text(json.dumps(tried))
     page = write_results_page(everything / "results", everything / "docs" / "results.md")
     text = page.read_text()
-    assert all(f"## {job.title}" in text for job in JOBS.values()) and "## Which of the paper's claims hold" in text
+    assert all(f"## {job.title}" in text for job in DIGITS.values()) and "## Which of the paper's claims hold" in text
     assert "| rate 0.01 | 0.9753 | - |" in text and "| rate 0.02 | - | slower |" in text
     links = re.findall(r"\]\(([^)]+)\)", text)
-    assert len(links) > len(JOBS) and all((page.parent / link).exists() for link in links)
+    assert len(links) > len(DIGITS) and all((page.parent / link).exists() for link in links)
     assert "not measured" in (write_targets(everything / "results", "cpu") / "table.md").read_text()
 
 

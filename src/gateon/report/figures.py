@@ -21,6 +21,7 @@ STYLE: dict[str, Any] = {
     "savefig.bbox": "tight",
     "svg.hashsalt": "gateon",  # the same figure is the same file
 }
+MARKS = ("o", "s", "^", "D")
 COLOURS = ("#2b6cb0", "#c05621", "#2f855a", "#6b46c1", "#b83280", "#4a5568")
 
 
@@ -100,19 +101,62 @@ def matrices(panels: Mapping[str, Sequence[Sequence[float | None]]], label: str,
     return written
 
 
-def points(panels: Mapping[str, Mapping[str, tuple[float, float]]], label: str, up: str, path: Path) -> list[Path]:
-    """One panel for every title, with one named point (x, y) for every name, x on a logarithmic scale; written as PNG and SVG."""
-    with _drawing(len(panels), path) as (_, axes, written):
-        for axis, (title, places) in zip(axes, panels.items(), strict=True):
-            for n, (name, place) in enumerate(places.items()):
-                axis.plot(*place, "o", color=COLOURS[n % len(COLOURS)], markersize=4)
-                axis.annotate(name, place, textcoords="offset points", xytext=(4, 3), fontsize=7)
+def points(
+    panels: Mapping[str, Mapping[str, tuple[float, float]]],
+    label: str,
+    up: str,
+    path: Path,
+    *,
+    kinds: Mapping[str, str] | None = None,
+) -> list[Path]:
+    """One panel for every title, with one named point (x, y) for every name, x on a logarithmic scale; written as PNG and SVG.
+
+    Names stand in a column beside the panel, in the order of the points' heights and never one over another.
+
+    Args:
+        panels: title -> name -> place.
+        label: of the x-axes.
+        up: of the y-axes.
+        path: without ending.
+        kinds: name -> what kind of point it is; every kind has a marker of its own, and is explained.
+    """
+    kinds = kinds or {}
+    marks = dict(zip(dict.fromkeys(kinds.values()), MARKS, strict=False))
+    colours = {name: COLOURS[n % len(COLOURS)] for n, name in enumerate(dict.fromkeys(n for p in panels.values() for n in p))}
+    with _drawing(len(panels), path, width=5.6, across=min(2, len(panels)), height=3.6) as (figure, axes, written):
+        for axis, (title, places) in zip(axes, panels.items(), strict=False):
+            for name, place in places.items():
+                axis.plot(*place, marks.get(kinds.get(name, ""), "o"), color=colours[name], markersize=4.5)
             axis.set(title=title, xlabel=label, ylabel=up, xscale="log")
+            _name_beside(axis, places, colours)
+        for kind, mark in marks.items():
+            axes[0].plot([], [], mark, color=COLOURS[-1], markersize=4.5, label=kind)
+        if marks:
+            figure.legend(frameon=False, loc="upper center", bbox_to_anchor=(0.5, 0.0), ncol=len(marks))
     return written
 
 
+def _name_beside(axis: Any, places: Mapping[str, tuple[float, float]], colours: Mapping[str, str]) -> None:
+    """Names at even distances on the right, each with a thin line to its point."""
+    order = sorted(places, key=lambda name: places[name][1])
+    for height, name in zip(np.linspace(0.0, 1.0, max(2, len(order))), order, strict=False):
+        axis.annotate(
+            name,
+            places[name],
+            xytext=(1.06, height),
+            textcoords="axes fraction",
+            fontsize=6.5,
+            verticalalignment="center",
+            color=colours[name],
+            arrowprops={"arrowstyle": "-", "linewidth": 0.4, "color": colours[name], "relpos": (0, 0.5), "shrinkB": 3},
+            annotation_clip=False,
+        )
+
+
 @contextmanager
-def _drawing(panels: int, path: Path, width: float = 3.4, across: int | None = None) -> Iterator[tuple[Any, Any, list[Path]]]:
+def _drawing(
+    panels: int, path: Path, width: float = 3.4, across: int | None = None, height: float | None = None
+) -> Iterator[tuple[Any, Any, list[Path]]]:
     """A figure with panels side by side, `across` of them in a row, in the style; written with both endings when it is drawn."""
     import matplotlib
 
@@ -123,7 +167,8 @@ def _drawing(panels: int, path: Path, width: float = 3.4, across: int | None = N
     down = -(-panels // across)
     written = [path.with_suffix(suffix) for suffix in (".png", ".svg")]
     with plt.rc_context(STYLE):  # type: ignore[arg-type]  # its keys are a long Literal
-        figure, axes = plt.subplots(down, across, figsize=(width * across, (min(width, 3.4) - 0.2) * down), squeeze=False)
+        size = width * across, (min(width, 3.4) - 0.2 if height is None else height) * down
+        figure, axes = plt.subplots(down, across, figsize=size, squeeze=False)
         for unused in axes.flat[panels:]:
             unused.axis("off")
         yield figure, axes.flatten(), written

@@ -11,6 +11,7 @@ __all__ = ["COLUMNS", "markdown", "summarise"]
 
 COLUMNS = {
     "continual_accuracy": "continual",
+    "continual_macro_f1": "macro-F1",
     "immediate_accuracy": "immediate",
     "final_accuracy": "final",
     "forgetting_rate": "forgetting",
@@ -23,7 +24,8 @@ def summarise(records: Mapping[str, Sequence[Record]]) -> dict[str, dict[str, tu
     table: dict[str, dict[str, tuple[float, float]]] = {}
     for method, runs in records.items():
         rows = [run.summary | {"seconds": sum(s["train"] for s in run.seconds)} for run in runs]
-        table[method] = {name: _mean_and_spread([row[name] for row in rows]) for name in rows[0]}
+        known = [name for name in rows[0] if all(name in row for row in rows)]
+        table[method] = {name: _mean_and_spread([row[name] for row in rows]) for name in known}
     return table
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
 
 from rich.console import Console
 from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
@@ -21,12 +22,12 @@ __all__ = ["Lines", "Live", "matrix", "progress_for", "table"]
 class Lines:
     """One line a task, for logs and pipes; on standard error, so that standard output holds results only."""
 
-    def begin(self, name: str, tasks: int, steps: int, at: int) -> None:
+    def begin(self, name: str, steps: Sequence[int], at: int) -> None:
         """Say what begins."""
-        self.tasks, self.steps, self.at = tasks, steps, at
+        self.steps, self.at = steps, at
         self.loss: float | None = None
         self.start = time.monotonic()
-        print(heading(name, tasks, steps, at), file=sys.stderr, flush=True)
+        print(heading(name, steps, at), file=sys.stderr, flush=True)
 
     def step(self, task: int, step: int, loss: float) -> None:
         """Keep the loss."""
@@ -35,13 +36,13 @@ class Lines:
     def task(self, task: int, name: str, accuracies: list[float | None], seconds: float) -> None:
         """Say how the task went."""
         known = [a for a in accuracies if a is not None]
-        done = (task + 1) * self.steps
-        left = (time.monotonic() - self.start) / max(done - self.at, 1) * (self.tasks * self.steps - done)
+        done, rate = sum(self.steps[: task + 1]), self.steps[task] / max(seconds, 1e-9)
+        left = (time.monotonic() - self.start) / max(done - self.at, 1) * (sum(self.steps) - done)
         loss = "" if self.loss is None else f"loss {self.loss:.3f}, "  # a run that goes on after a task's last step saw none
         print(
-            f"  task {task + 1}/{self.tasks} {name}: {loss}accuracy {100 * known[-1]:.2f}, "
+            f"  task {task + 1}/{len(self.steps)} {name}: {loss}accuracy {100 * known[-1]:.2f}, "
             f"mean of {len(known)} so far {100 * sum(known) / len(known):.2f}, "
-            f"{seconds:.1f} s ({self.steps / max(seconds, 1e-9):.0f} steps/s), {left:.0f} s left",
+            f"{seconds:.1f} s ({rate:.{0 if rate >= 10 else 1}f} steps/s), {left:.0f} s left",
             file=sys.stderr,
             flush=True,
         )
@@ -56,24 +57,25 @@ class Live:
     def __init__(self, console: Console) -> None:
         self.console = console
 
-    def begin(self, name: str, tasks: int, steps: int, at: int) -> None:
+    def begin(self, name: str, steps: Sequence[int], at: int) -> None:
         """Show the bar."""
-        self.tasks, self.steps, self.at, self.accuracy = tasks, steps, at, ""
+        self.steps, self.at, self.accuracy = steps, at, ""
         self.shown, self.begun = 0.0, time.monotonic()
-        self.console.print(heading(name, tasks, steps, at), markup=False, highlight=False, soft_wrap=True)
+        self.console.print(heading(name, steps, at), markup=False, highlight=False, soft_wrap=True)
         columns = (TextColumn("{task.description}", markup=False), BarColumn(bar_width=6), TimeRemainingColumn(compact=True))
         self.bar = Bar(*columns, console=self.console, transient=True)
-        self.id = self.bar.add_task("task 1", total=tasks * steps, completed=at)
+        self.id = self.bar.add_task("task 1", total=sum(steps), completed=at)
         self.bar.start()
 
     def step(self, task: int, step: int, loss: float) -> None:
         """Move it, a few times a second."""
         now = time.monotonic()
-        if now - self.shown > 0.2 or step == self.steps:
-            done = task * self.steps + step
+        if now - self.shown > 0.2 or step == self.steps[task]:
+            done = sum(self.steps[:task]) + step
             rate = (done - self.at) / max(now - self.begun, 1e-9)
-            place = f"task {task + 1}/{self.tasks}  step {step}/{self.steps}"
-            self.bar.update(self.id, completed=done, description=f"{place}  loss {loss:.3f}{self.accuracy}  {rate:.0f}/s")
+            place = f"task {task + 1}/{len(self.steps)}  step {step}/{self.steps[task]}"
+            shown = f"{place}  loss {loss:.3f}{self.accuracy}  {rate:.{0 if rate >= 10 else 1}f}/s"
+            self.bar.update(self.id, completed=done, description=shown)
             self.shown = now
 
     def task(self, task: int, name: str, accuracies: list[float | None], seconds: float) -> None:
@@ -86,13 +88,18 @@ class Live:
         self.bar.stop()
 
 
-def heading(name: str, tasks: int, steps: int, at: int) -> str:
+def heading(name: str, steps: Sequence[int], at: int) -> str:
     """What begins, in a line.
 
-    >>> heading("split-mnist n-gateon", 5, 100, 250)
+    >>> heading("split-mnist n-gateon", [100] * 5, 250)
     'split-mnist n-gateon: 5 tasks of 100 steps, going on at task 3, step 50'
+    >>> heading("asc n-gateon", [20, 48], 0)
+    'asc n-gateon: 2 tasks of 20 to 48 steps'
     """
-    return f"{name}: {tasks} tasks of {steps} steps" + (f", going on at task {at // steps + 1}, step {at % steps}" if at else "")
+    least, most = min(steps), max(steps)
+    begun = [start for start in accumulate(steps, initial=0) if start <= at]
+    where = f", going on at task {len(begun)}, step {at - begun[-1]}" if at else ""
+    return f"{name}: {len(steps)} tasks of {least if least == most else f'{least} to {most}'} steps{where}"
 
 
 def progress_for(console: Console) -> Lines | Live:
@@ -138,6 +145,8 @@ def _some(count: int, most: int) -> list[int]:
 def table(summary: Mapping[str, Mapping[str, tuple[float, float]]], seeds: int) -> Table:
     """The figures of several methods, within 80 columns."""
     names = [name for name in COLUMNS if any(name in row for row in summary.values())]
+    if seeds > 1 and len(names) == len(COLUMNS):
+        names.remove("immediate_accuracy")  # continual plus forgetting: there is no room for all with their spread
     shown = Table("method", box=None, padding=(0, 1 if seeds > 1 else 2, 0, 0))
     for title in (*(COLUMNS[name] for name in names), "seconds"):
         shown.add_column(title, justify="right")

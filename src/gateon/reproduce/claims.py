@@ -7,9 +7,25 @@ from typing import Any
 
 import numpy as np
 
-from .findings import NOT_MEASURED, Check, Finding, Found, above, all_of, at_least, best_row, fall, number, ordered
+from .findings import NOT_MEASURED, Check, Finding, Found, above, all_of, at_least, best_row, fall, leads, number, ordered
 from .jobs import JOBS
-from .paper import FED, INFERRED, PERMUTED, ROTATED, SHUFFLED, SPLIT, TABLE_1, Numbers
+from .paper import (
+    CIFAR,
+    CNN_FED,
+    FED,
+    INFERRED,
+    LANGUAGE,
+    LANGUAGE_TRANSFER,
+    PERMUTED,
+    PUBLISHED,
+    ROTATED,
+    SHUFFLED,
+    SPLIT,
+    TABLE_1,
+    TABLE_CIFAR,
+    TEXTS,
+    Numbers,
+)
 from .show import entry_of
 
 __all__ = ["CLAIMS", "TARGETS", "Claim"]
@@ -61,7 +77,7 @@ def _first_of_its_kind(stream: str) -> Check:
         rivals = {
             e["row"]: 100 * e["measures"]["continual_accuracy"]["mean"]
             for e in content["entries"]
-            if e["stream"] == stream and e["measures"] and not e["replay"] and e["row"] != "Isolated"
+            if e["stream"] == stream and e["measures"] and not e["replay"] and not e.get("heads") and e["row"] != "Isolated"
         }
         mine = best_row(found, "comparison", stream)
         others = {row: n for row, n in rivals.items() if row not in ("n-GateON", "p-GateON", "Finetune")}
@@ -137,6 +153,22 @@ def _inferred_as_known(found: Found) -> Finding:
     return Finding(shown, all(abs(a - b) < SIMILAR for a, b in known.values())) if known else NOT_MEASURED
 
 
+def _of_best_two(stream: str) -> Check:
+    """n-GateON is one of the two best rows; joint training and networks apart are no rivals."""
+
+    def check(found: Found) -> Finding:
+        rows = found.get("table-language", {"rows": ()})["rows"]
+        numbers = {r: number(found, "table-language", r, stream) for r in rows if r not in ("MTL (joint)", "Isolated")}
+        known = {row: n for row, n in numbers.items() if n is not None}
+        if "n-GateON" not in known or len(known) < 3:
+            return NOT_MEASURED
+        ranked = sorted(known, key=lambda row: -known[row])
+        shown = ", ".join(f"{row} {known[row]:.2f}" for row in dict.fromkeys([*ranked[:2], "n-GateON"]))
+        return Finding(f"{stream}: {shown}", "n-GateON" in ranked[:2])
+
+    return check
+
+
 def _pairs(rows: tuple[str, ...], *streams: str) -> list[tuple[str, str]]:
     return [(row, stream) for row in rows for stream in streams]
 
@@ -185,6 +217,21 @@ CLAIMS: tuple[Claim, ...] = (
     Claim("Rotated tasks of neighbouring angles share gates.", _neighbours),
     Claim("Permuted tasks share the last layer, and not the first.", _shared_last_layer),
     Claim("Contexts inferred from the loss do as well as known ones (p-GateON, 100 tasks).", _inferred_as_known),
+    Claim(
+        "On language benchmarks n-GateON is the best or second best of all but joint training.", all_of(*map(_of_best_two, TEXTS))
+    ),
+    Claim(
+        "Knowledge transfers forward on texts, with n-GateON and p-GateON.",
+        above("table-language-transfer", _pairs(("n-GateON", "p-GateON"), *TEXTS), "accuracy_deviation", 0.0),
+    ),
+    Claim(
+        "n-GateON transfers backward on ASC and DSC: its forgetting rate is negative.",
+        above("table-language-transfer", _pairs(("n-GateON",), "asc", "dsc"), "forgetting_rate", 0.0, below=True),
+    ),
+    Claim(
+        "On texts n-GateON forgets less than p-GateON.",
+        all_of(*(ordered("table-language-transfer", s, ("n-GateON", "p-GateON"), "forgetting_rate") for s in TEXTS)),
+    ),
 )
 
 
@@ -201,6 +248,45 @@ def _ten(stream: str, wanted: float, measure: str, name: str, paper: str = "-", 
     words = f"{'at most ' if at_most else ''}{wanted:g}"
     check = at_least("table-1", stream, wanted, measure, at_most=at_most)
     return Claim(f"{stream.removesuffix('-mnist')}, ten tasks: {name}", check, paper, words)
+
+
+def _rotated_cnn(wanted: float, measure: str, name: str, paper: str = "-", *, at_most: bool = False) -> Claim:
+    check = at_least("table-cnn", ROTATED, wanted, measure, at_most=at_most)
+    return Claim(f"rotated, with convolutions: {name}", check, paper, f"{'at most ' if at_most else ''}{wanted:g}")
+
+
+def _cifar(other: str, least: float, paper: str = "-") -> Claim:
+    """n-GateON's continual accuracy on split CIFAR-100 less that of another row."""
+    check = leads("table-cifar", CIFAR, "n-GateON", other, least)
+    return Claim(f"split CIFAR-100, 20 tasks: n-GateON less {other}, points", check, paper, f"{least:+g}")
+
+
+def _texts(stream: str, other: str, least: float, printed: str) -> Claim:
+    """The same on texts."""
+    ours, theirs = (LANGUAGE[row][stream]["continual_accuracy"] for row in ("n-GateON 0", printed))
+    check = leads("table-language", stream, "n-GateON", other, least)
+    return Claim(f"{stream}: n-GateON less {other}, points", check, f"{ours - theirs:+.1f}", f"{least:+g}")
+
+
+def _texts_forgotten(stream: str) -> Claim:
+    check = at_least("table-language", stream, 1.0, "forgetting_rate", rows=("n-GateON",), at_most=True)
+    return Claim(
+        f"{stream}: forgetting rate of n-GateON",
+        check,
+        f"{LANGUAGE_TRANSFER['n-GateON 0'][stream]['forgetting_rate']:g}",
+        "at most 1",
+    )
+
+
+def _printed_lead(other: str) -> str:
+    ours, theirs = (TABLE_CIFAR[row][CIFAR]["continual_accuracy"] for row in ("n-GateON 0", other))
+    return f"{ours - theirs:+.1f}"
+
+
+def _native(row: str, level: float) -> Claim:
+    """The published level of another method, within a point."""
+    check = at_least("table-native", PERMUTED, level - 1, "final_accuracy", column="native", rows=(row,))
+    return Claim(f"permuted, ten tasks, {row} in its own protocol: final accuracy", check, f"{level:g} published", f"{level - 1:g}")
 
 
 ORDER = ("Obstruction only", "Vanilla", "Gating only", "p-GateON 0")
@@ -226,4 +312,26 @@ TARGETS: tuple[Claim, ...] = (
     ),
     Claim("ablations, permuted: " + " < ".join(ORDER), ordered("table-ablation", PERMUTED, ORDER), "yes", "yes"),
     Claim("epsilon: n 0 saturates, n 0.5 and n 1 do not", _saturation("figure-epsilon"), "yes", "yes"),
+    *(_native(row, numbers[PERMUTED]["final_accuracy"]) for row, numbers in PUBLISHED.items()),
+    Claim(
+        "split, two convolutions of 32: continual accuracy",
+        at_least("table-cnn-split", SPLIT, 99.95),
+        _printed(TABLE_1, "n-GateON 0", SPLIT),
+        "99.95",
+    ),
+    _rotated_cnn(99.0, "continual_accuracy", "continual accuracy", f"{_printed(CNN_FED, 'n-GateON 0', ROTATED)} of 100 tasks"),
+    _rotated_cnn(0.1, "forgetting_rate", "forgetting rate", at_most=True),
+    _rotated_cnn(0.0, "accuracy_deviation", "accuracy deviation"),
+    _cifar("Isolated", -1.5, _printed_lead("Isolated")),
+    _cifar("EWC", 5.0, _printed_lead("EWC")),
+    _cifar("Finetune", 15.0),
+    *(_texts(stream, "MTL (joint)", -3.0, "MTL") for stream in TEXTS),
+    *(_texts(stream, "Naive (finetune)", 10.0, "Naive") for stream in ("news20", "asc")),
+    *(_texts_forgotten(stream) for stream in TEXTS),
+    Claim(
+        "asc: accuracy deviation of n-GateON",
+        above("table-language-transfer", [("n-GateON", "asc")], "accuracy_deviation", 0.0),
+        f"{LANGUAGE_TRANSFER['n-GateON 0']['asc']['accuracy_deviation']:g}",
+        "above 0",
+    ),
 )

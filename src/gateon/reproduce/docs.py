@@ -35,7 +35,9 @@ def write_targets(results: Path, scale: str) -> Path:
     return folder
 
 
-REASONS = """Settings were varied one at a time around a base, on validation data, one seed; differences of less than a tenth of a
+REASONS = """The preset `best` and the settings of other methods were chosen on validation data; every trial is below.
+
+For the preset settings were varied one at a time around a base, on validation data, one seed; differences of less than a tenth of a
 point are noise.
 
 - What decided: label smoothing; opening the gates of a new context on units with availability left (`prefer`) together with
@@ -67,7 +69,7 @@ def write_results_page(results: Path, page: Path) -> Path:
             if name in contents:
                 parts.append(_section(table(contents[name]), results / f"{name}-{scale}", page))
     searches = sorted(results.glob("search*/record.json"))
-    parts += [f"## Where the preset best comes from\n\n{REASONS}"] * bool(searches) + [_search(path, page) for path in searches]
+    parts += [f"## Where settings come from\n\n{REASONS}"] * bool(searches) + [_search(path, page) for path in searches]
     page.parent.mkdir(parents=True, exist_ok=True)
     _write(page, "\n\n".join(parts))
     return page

@@ -90,14 +90,21 @@ def availability(content: Content, path: Path) -> list[Path]:
 
 
 def cost(content: Content, path: Path) -> list[Path]:
-    """Continual accuracy against the time of training, a point for every method."""
+    """Continual accuracy against the time of training, a point for every method, marked by what the method needs."""
+    kinds = {entry["row"]: _needs(entry) for entry in content["entries"]}
     panels: dict[str, dict[str, tuple[float, float]]] = {}
     for stream in content["streams"]:
         for row in content["rows"]:
             accuracy, seconds = (value(content, row, stream, name) for name in ("continual_accuracy", "seconds"))
             if accuracy is not None and seconds is not None:
                 panels.setdefault(_title(stream), {})[row] = (max(seconds, 1e-3), 100 * accuracy)
-    return points(panels, "seconds to train", "continual accuracy (%)", path) if panels else []
+    return points(panels, "seconds to train", "continual accuracy (%)", path, kinds=kinds) if panels else []
+
+
+def _needs(entry: Mapping[str, Any]) -> str:
+    if entry["replay"]:
+        return "stored data of past tasks"
+    return "a head or network for every task" if entry.get("heads") else "one head, no stored data"
 
 
 def _courses(content: Content, stream: str, series: str, factor: float = 100) -> Curves:

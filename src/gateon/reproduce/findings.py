@@ -14,7 +14,7 @@ from .jobs import JOBS
 from .make import read
 from .show import entry_of, value
 
-__all__ = ["Check", "Finding", "Found", "above", "all_of", "at_least", "best_row", "fall", "found_in", "ordered"]
+__all__ = ["Check", "Finding", "Found", "above", "all_of", "at_least", "best_row", "fall", "found_in", "leads", "ordered"]
 
 Found = Mapping[str, Mapping[str, Any]]  # job -> content of its record at one scale
 GATEON = ("n-GateON", "p-GateON")
@@ -108,6 +108,18 @@ def ordered(job: str, stream: str, rows: Sequence[str], measure: str = "continua
                 shown = [f"{label} {round(n, 2) + 0.0:.2f}" for label, n in zip(labels, known, strict=True)]
                 return Finding((" < " if holds else ", ").join(shown), holds)
         return NOT_MEASURED
+
+    return check
+
+
+def leads(job: str, stream: str, row: str, other: str, least: float, column: str = "best") -> Check:
+    """The continual accuracy of a row less that of another is at least so many points."""
+
+    def check(found: Found) -> Finding:
+        ours, theirs = (number(found, job, one, stream, column=column) for one in (row, other))
+        if ours is None or theirs is None:
+            return NOT_MEASURED
+        return Finding(f"{ours - theirs:+.2f} ({ours:.2f} against {theirs:.2f})", ours - theirs >= least)
 
     return check
 

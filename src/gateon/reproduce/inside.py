@@ -30,7 +30,7 @@ def selective_units(specification: Specification, progress: Progress | None = No
     assert isinstance(learner, Learner)
     learner.compact = False  # every unit is looked at in every task
     if progress is not None:
-        progress.begin(f"{stream.name} {learner.method.name}", len(stream), specification.steps, 0)
+        progress.begin(f"{stream.name} {learner.method.name}", [specification.steps] * len(stream), 0)
     activity: list[Tensor] = []
     courses: dict[str, list[Tensor]] = {"activity": [], "gain": [], "availability": []}
     seen = _watch(learner.model, activity)

@@ -12,6 +12,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal
 
+from ..language import is_text
 from ..methods import GateON
 from ..run import Progress
 from ..specification import METHODS, Specification
@@ -40,6 +41,8 @@ class Row:
         columns: the columns it is run for; all if empty.
         streams: the streams it is run on; all if empty.
         times: how many times as many tasks as the others.
+        where: fields that hold on one stream or at one scale alone, by its name.
+        scales: those it is run at; elsewhere the paper's number is shown alone. All if empty.
         narrow: "instead": where a scale has a narrower network for it, it is run with that. "as well": it is a row only there.
     """
 
@@ -49,6 +52,8 @@ class Row:
     columns: tuple[str, ...] = ()
     streams: tuple[str, ...] = ()
     times: int = 1
+    where: Mapping[str, Fields] = field(default_factory=dict)
+    scales: tuple[str, ...] = ()
     narrow: Literal["", "instead", "as well"] = ""
 
 
@@ -62,6 +67,7 @@ class Scale:
         alone: how many tasks are also learned alone, for the accuracy deviation; None for all.
         narrow: fields of rows that cannot leave out units and so would take too long.
         columns: those that are run unless others are asked for; all if empty.
+        streams: likewise the streams, each with fields that hold there alone; all if empty.
     """
 
     fields: Fields
@@ -69,6 +75,7 @@ class Scale:
     alone: int | None = None
     narrow: Fields = field(default_factory=dict)
     columns: tuple[str, ...] = ()
+    streams: Mapping[str, Fields] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -88,6 +95,7 @@ class Job:
         differences: what is done otherwise than in the paper, as sentences; those between scales are found by themselves.
         look: instead of a run, for what a run does not keep: makes a JSON-able result of one specification.
         draw: makes the figure out of the content of the job's record.
+        printed: whose numbers `paper` holds.
     """
 
     name: str
@@ -102,6 +110,7 @@ class Job:
     differences: tuple[str, ...] = ()
     look: Callable[[Specification, Progress | None], dict[str, Any]] | None = None
     draw: Callable[[Mapping[str, Any], Path], list[Path]] | None = None
+    printed: str = "the paper"
 
     def scale(self, name: str) -> Scale:
         """Its settings at a scale."""
@@ -147,10 +156,10 @@ def cells(
     """
     size = job.scale(scale)
     chosen_columns = choose("column", columns, job.columns) or list(size.columns) or list(job.columns)
-    chosen_streams = choose("stream", streams, job.streams) or list(job.streams)
+    chosen_streams = choose("stream", streams, job.streams) or list(size.streams) or list(job.streams)
     here = {row.label: row for row in job.rows if row.narrow != "as well" or size.narrow}
     return [
-        Cell(row, column, stream, _specification(job, size, row, column, stream, changes or {}))
+        Cell(row, column, stream, _specification(job, scale, row, column, stream, changes or {}))
         for row in (here[label] for label in choose("row", rows, here) or here)
         for stream in chosen_streams
         if not row.streams or stream in row.streams
@@ -188,9 +197,20 @@ def differences(job: Job, scale: str) -> list[str]:
         for name in size.fields
         if size.fields[name] != full.fields.get(name)
     ]
+    for stream, own in size.streams.items():
+        printed = dict(full.fields) | dict(full.streams.get(stream, {}))
+        changed += [
+            f"{stream}: {name} {_shown(value)} (the paper: {_shown(printed.get(name, 'its default'))})."
+            for name, value in own.items()
+            if stream in full.streams and value != printed.get(name)
+        ]
     for name, value in size.narrow.items():
         labels = ", ".join(row.label for row in job.rows if row.narrow)
         changed.append(f"{name}: {_shown(value)} in the rows {labels}, which would take too long at full size.")
+    for row in job.rows:
+        if scale in row.where:
+            parts = (f"{name} {_shown(v)} ({_shown(row.fields.get(name, 'its default'))})" for name, v in row.where[scale].items())
+            changed.append(f"{row.label}: {', '.join(parts)}; in brackets what scale paper has.")
     if size.alone is not None and job.measures and "accuracy_deviation" in job.measures:
         changed.append(f"The accuracy deviation is against networks that learned one of the first {size.alone} tasks each.")
     return [*job.differences, *changed]
@@ -209,13 +229,26 @@ def settings(specification: Specification) -> dict[str, Any]:
 
 @cache
 def _made_of(specification: Specification) -> tuple[str, str]:
-    """The method, in words, and a key to it and all else a learner is made of; read off a learner with two units a layer."""
+    """The method, in words, and a key to it and all else a learner is made of; read off a learner with two units a layer.
+
+    A language model is not made for it: which one is among the options, and it may not be here yet.
+    """
+    method = _plain_words(specification.make_method())
+    if is_text(specification.stream):
+        return method, _key((method, *map(_plain_words, specification.make_training())))
     shape, classes = ((3, 32, 32), 100) if "cifar" in specification.stream else ((1, 28, 28), 10)
     stream = Stream(specification.stream, 1, classes, shape, {}, {}, make=_no_task)
-    small = replace(specification, hidden=(2,) * len(specification.hidden), device="cpu")
-    described = repr(sorted(small.make_learner(stream).description.items()))
-    method = re.sub(r" at 0x[0-9a-f]+", "", repr(specification.make_method()))
-    return method, sha256(re.sub(r" at 0x[0-9a-f]+", "", described).encode()).hexdigest()[:12]
+    small = replace(specification, hidden=(2,) * len(specification.hidden), epochs=None, device="cpu")
+    return method, _key(sorted(small.make_learner(stream).description.items()))
+
+
+def _key(thing: Any) -> str:
+    return sha256(_plain_words(thing).encode()).hexdigest()[:12]
+
+
+def _plain_words(thing: Any) -> str:
+    """Its repr, the same in every process, without what came later and is left at its default: so records stay as they are."""
+    return re.sub(r" at 0x[0-9a-f]+|, first_rate=None|, steepness=1\.0|, encoder=False", "", repr(thing))
 
 
 def _no_task(k: int) -> Task:
@@ -228,8 +261,13 @@ def folder_of(specification: Specification, folder: Path) -> Path:
     return folder / f"{sha256(key.encode()).hexdigest()[:16]}-{specification.seed}"
 
 
-def _specification(job: Job, size: Scale, row: Row, column: str, stream: str, changes: Fields) -> Specification | None:
-    asked = {"stream": stream} | dict(size.fields) | dict(job.columns[column]) | dict(job.streams[stream]) | dict(row.fields)
+def _specification(job: Job, scale: str, row: Row, column: str, stream: str, changes: Fields) -> Specification | None:
+    size = job.scale(scale)
+    if row.scales and scale not in row.scales:
+        return None
+    asked = {"stream": stream} | dict(size.fields) | dict(job.columns[column]) | dict(job.streams[stream])
+    asked |= size.streams.get(stream, {})
+    asked |= dict(row.fields) | dict(row.where.get(stream, {})) | dict(row.where.get(scale, {}))
     if row.narrow:
         asked |= size.narrow
     asked |= changes

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from . import draw, paper
+from .comparison_jobs import COMPARISON, OTHERS
+from .convolution_jobs import CONVOLUTION
 from .inside import selective_units
 from .job import PRESETS, Fields, Job, Row, Scale
+from .language_jobs import LANGUAGE
 from .paper import PERMUTED, ROTATED, SHUFFLED, SPLIT
 
 __all__ = ["JOBS"]
@@ -45,23 +48,6 @@ BEST = {"best": PRESETS["best"]}
 INFERRED: Fields = {"preset": "best", "contexts": "inferred"}
 N, P = {"method": "n-gateon"}, {"method": "p-gateon"}
 
-# Every method that is compared with; those that do not exist yet are shown with the paper's number.
-OTHERS = (
-    Row("EWC", {"method": "ewc"}, columns=("best",)),
-    Row("SI", {"method": "si"}, columns=("best",)),
-    Row("XdG", {"method": "xdg"}, columns=("best",)),
-    Row("XdG + SI", {"method": "xdg+si"}, columns=("best",)),
-    Row("RMN", {"method": "rmn"}, columns=("best",)),
-    Row("Active dendrites", {"method": "dendrites"}, columns=("best",)),
-    Row("Active dendrites + SI", {"method": "dendrites+si"}, columns=("best",)),
-    Row("OGD, 20 gradients a task", {"method": "ogd", "memory": 20}, paper="OGD", columns=("best",)),
-    Row("HAT", {"method": "hat"}, columns=("best",)),
-    Row("AdaHAT", {"method": "adahat"}, columns=("best",)),
-    Row("LwF", {"method": "lwf"}, columns=("best",)),
-    Row("Model Zoo", {"method": "zoo"}, columns=("best",)),
-    Row("Experience replay", {"method": "replay"}, columns=("best",)),
-    Row("Joint training", {"method": "joint"}, columns=("best",)),
-)
 ABLATIONS = (
     Row("Vanilla", {"method": "finetune"}, columns=tuple(PRESETS), narrow="instead"),  # there is no context to infer
     Row("Obstruction only", {"method": "obstruction-only"}, columns=tuple(PRESETS), narrow="instead"),
@@ -118,8 +104,7 @@ JOBS: dict[str, Job] = {
             (
                 Row("n-GateON", N, paper="n-GateON 0"),
                 Row("p-GateON", P, paper="p-GateON 0"),
-                *OTHERS[:12],
-                Row("Finetune", {"method": "finetune"}, columns=("best",)),
+                *(row for row in OTHERS if row.label not in ("Experience replay", "Joint training")),
                 Row("Isolated", {"method": "isolated"}),
             ),
             FOUR,
@@ -174,31 +159,6 @@ JOBS: dict[str, Job] = {
             measures=("continual_accuracy", "final_accuracy", "forgetting_rate"),
             paper=paper.FED,
             differences=("The paper's numbers here are with contexts fed, of n-GateON 1 and p-GateON 0.", THIN, TEST_DATA),
-        ),
-        Job(
-            "comparison",
-            "Ten tasks of MNIST: every method with the same network, head, data and steps",
-            (
-                Row("n-GateON", N),
-                Row("p-GateON", P),
-                *OTHERS,
-                Row("Finetune", {"method": "finetune"}),
-                Row("Isolated", {"method": "isolated"}),
-            ),
-            FOUR,
-            TEN,
-            columns=BEST,
-            measures=(
-                "continual_accuracy",
-                "final_accuracy",
-                "forgetting_rate",
-                "accuracy_deviation",
-                "seconds",
-                "peak_bytes",
-                "state_bytes",
-            ),
-            differences=("One protocol for all, not that of each publication.", TEST_DATA),
-            draw=draw.cost,
         ),
         Job(
             "table-inference",
@@ -331,5 +291,8 @@ JOBS: dict[str, Job] = {
             series=("task_locked",),
             draw=draw.task_locked,
         ),
+        *COMPARISON,
+        *CONVOLUTION,
+        *LANGUAGE,
     )
 }

@@ -143,14 +143,14 @@ def _run(job: Job, specification: Specification, folder: Path, tasks_alone: int 
         own = folder_of(plain, folder)
         if not _is_whole(own):
             _learn(plain, own, progress)
-        accuracy = Record.load(own / "record.json").accuracy
-        _write_json([row[k] for k, row in enumerate(accuracy)], place / "alone.json")
+        apart = Record.load(own / "record.json")
+        _write_json({"accuracy": apart.immediate(), "macro_f1": apart.immediate("macro_f1")}, place / "alone.json")
 
 
 def _isolated(specification: Specification, tasks: int | None) -> Specification:
     """The same for networks that learn one task each, where asked for the first tasks only.
 
-    As `compare.isolated_accuracies` has it, but kept where a row of isolated networks finds it: they take long.
+    As `compare.isolated_record` has it, but kept where a row of isolated networks finds it: they take long.
     """
     plain = alone(specification)
     return plain if tasks is None else replace(plain, tasks=min(tasks, specification.tasks or tasks))
@@ -182,6 +182,7 @@ def _content(
             entry = _described(cell) | {"failed": failed[cell.place], "seeds": [], "measures": {}}
         if entry is not None:
             entries.append(entry)
+    _add_extra(entries)
     return {
         "name": job.name,
         "title": job.title,
@@ -190,6 +191,7 @@ def _content(
         "columns": list(job.columns),
         "streams": list(job.streams),
         "measures": list(job.measures),
+        "printed": job.printed,
         "paper": {cell.row.label: job.paper.get(cell.row.paper or cell.row.label, {}) for cell in everything},
         "waiting": sorted({cell.row.label for cell in everything if cell.row.fields.get("method") not in METHODS}),
         "differences": differences(job, scale),
@@ -222,6 +224,20 @@ def _entry(job: Job, cell: Cell, folder: Path) -> Entry | None:
     }
 
 
+def _add_extra(entries: Sequence[Entry]) -> None:
+    """What a method keeps beyond the plain network, which is what finetuning keeps."""
+    plain = {(e["column"], e["stream"]): e["measures"]["state_bytes"]["mean"] for e in entries if _is_plain(e)}
+    for entry in entries:
+        base, kept = plain.get((entry["column"], entry["stream"])), entry.get("measures", {}).get("state_bytes")
+        if base is not None and kept is not None:
+            beyond = {"mean": kept["mean"] - base, "spread": kept["spread"], "each": [each - base for each in kept["each"]]}
+            entry["measures"]["extra_bytes"] = beyond
+
+
+def _is_plain(entry: Entry) -> bool:
+    return entry["settings"].get("method") == "finetune" and "state_bytes" in entry.get("measures", {})
+
+
 def _described(cell: Cell) -> Entry:
     assert cell.specification is not None
     method = cell.specification.make_method()
@@ -230,8 +246,9 @@ def _described(cell: Cell) -> Entry:
         "column": cell.column,
         "stream": cell.stream,
         "settings": settings(cell.specification),
-        "replay": getattr(method, "replay", None),
-        "label_at_test": getattr(method, "label_at_test", None),
+        "replay": method.replay,
+        "heads": cell.specification.heads == "per-task" or cell.specification.method == "isolated",
+        "label_at_test": cell.specification.needs_label(),
     }
 
 
@@ -253,9 +270,11 @@ def _plain(value: Any) -> Any:
     return np.where(np.isnan(rounded), None, rounded).tolist()  # type: ignore[call-overload]
 
 
-def _alone(place: Path) -> list[float] | None:
+def _alone(place: Path) -> dict[str, list[float]]:
+    """How well networks did that learn one task each; a file from before there was macro-F1 holds accuracies only."""
     path = place / "alone.json"
-    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+    held = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    return {"accuracy": held} if isinstance(held, list) else dict(held)
 
 
 def _write(job: Job, content: Mapping[str, Any], folder: Path) -> Path:

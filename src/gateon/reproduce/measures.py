@@ -30,9 +30,15 @@ MEASURES: dict[str, tuple[str, float]] = {
     "immediate_accuracy": ("immediate accuracy (%)", 100),
     "accuracy_deviation": ("accuracy deviation (%)", 100),
     "forgetting_rate": ("forgetting rate (points)", 100),
+    "continual_macro_f1": ("continual macro-F1 (%)", 100),
+    "final_macro_f1": ("final macro-F1 (%)", 100),
+    "immediate_macro_f1": ("immediate macro-F1 (%)", 100),
+    "macro_f1_deviation": ("macro-F1 deviation (%)", 100),
+    "macro_f1_forgetting_rate": ("forgetting rate of macro-F1 (points)", 100),
     "seconds": ("seconds to train", 1),
     "peak_bytes": ("peak memory (MB)", 1e-6),
     "state_bytes": ("kept between tasks (MB)", 1e-6),
+    "extra_bytes": ("kept beyond a plain network (MB)", 1e-6),
     "missed": ("switches missed (%)", 100),
     "false_alarms": ("false alarms", 1),
     "delay": ("longest delay (batches)", 1),
@@ -45,13 +51,19 @@ INSIDE = "inside.npz"
 Course = NDArray[np.float64]
 
 
-def measures(record: Record, folder: Path, isolated: Sequence[float] | None) -> dict[str, float]:
-    """Every measure of a run that is known; the deviation is against networks that learned one of the first tasks each."""
-    found = {name: value for name, value in record.summary.items() if name != "accuracy_deviation"}
+def measures(record: Record, folder: Path, isolated: Mapping[str, Sequence[float]]) -> dict[str, float]:
+    """Every measure of a run that is known; deviations are against networks that learned one of the first tasks each.
+
+    Args:
+        record: of the run.
+        folder: where it is kept.
+        isolated: "accuracy" and "macro_f1" of those networks, where they are known.
+    """
+    found = {name: value for name, value in record.summary.items() if not name.endswith("_deviation")}
     found["seconds"] = sum(seconds["train"] for seconds in record.seconds)
-    if isolated:
-        alone = float(np.mean(isolated))
-        found["accuracy_deviation"] = (found["immediate_accuracy"] - alone) / alone
+    for of, values in isolated.items():
+        alone = float(np.mean(values))
+        found[f"{of}_deviation"] = (found[f"immediate_{of}"] - alone) / alone
     inside = _inside(folder)
     kept = ("peak_bytes", "state_bytes", "batches_recognised", "samples_recognised")
     return found | _detected(record) | {name: float(inside[name]) for name in kept if name in inside}

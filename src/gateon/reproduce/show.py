@@ -70,7 +70,7 @@ def cell(entry: Mapping[str, Any] | None, measure: str) -> str:
 
 
 def _of_columns(content: Content, stream: str, measure: str, columns: Sequence[str]) -> list[list[str]]:
-    lines = [["", "the paper", *(f"ours, {column}" for column in columns)]]
+    lines = [["", content.get("printed", "the paper"), *(f"ours, {column}" for column in columns)]]
     for row in content["rows"]:
         ours = [entry_of(content, row, column, stream) for column in columns]
         printed = _printed(content, row, stream, measure)
@@ -84,15 +84,15 @@ def _of_measures(content: Content, stream: str, column: str) -> list[list[str]]:
     heads, pick = [""], []
     for measure in content["measures"]:
         if any(measure in row.get(stream, {}) for row in content["paper"].values()):
-            heads.append("the paper: " + MEASURES[measure][0])
+            heads.append(f"{content.get('printed', 'the paper')}: {MEASURES[measure][0]}")
             pick.append((measure, True))
         heads.append(MEASURES[measure][0])
         pick.append((measure, False))
-    lines = [[*heads, "replay", "task label at test"]]
+    lines = [[*heads, "replay", "own heads", "task label at test"]]
     for row in content["rows"]:
         entry = entry_of(content, row, column, stream)
         cells = [_printed(content, row, stream, m) if paper else cell(entry, m) for m, paper in pick]
-        needs = [_yes(None if entry is None else entry[name]) for name in ("replay", "label_at_test")]
+        needs = [_yes(None if entry is None else entry.get(name)) for name in ("replay", "heads", "label_at_test")]
         if entry is not None or any(text != "-" for text in cells):
             lines.append([row + _width(content, [entry]), *cells, *needs])
     return lines

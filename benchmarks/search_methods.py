@@ -1,0 +1,178 @@
+"""Settings of every method compared: five trials each, on validation data of the first three tasks of two streams.
+
+    python benchmarks/search_methods.py [--methods ewc,si] [--streams permuted-mnist]
+
+Network, steps and batch are those of `gateon reproduce comparison --scale cpu`. Trials that are in the record already are not run
+again. What was best goes to src/gateon/reproduce/chosen.py, from where the comparison takes it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import measure
+from gateon.reproduce.comparison_jobs import COMPARED
+from gateon.run import run
+from gateon.specification import Specification
+from gateon.streams import Stream
+
+Trial = Mapping[str, Any]
+ROOT = Path(__file__).parent.parent
+STREAMS = ("permuted-mnist", "split-mnist")
+OGD: Trial = {"memory": 20, "optimizer": "plain"}
+
+
+def _grid(*trials: tuple[float, ...], names: tuple[str, ...]) -> list[Trial]:
+    return [dict(zip(names, values, strict=True)) for values in trials]
+
+
+def _penalty(*trials: tuple[float, float, str]) -> list[Trial]:
+    return [{"strength": strength, "lr": lr, "norm": norm} for strength, lr, norm in trials]
+
+
+def _plain(*trials: tuple[float, str]) -> list[Trial]:
+    return [{"lr": lr, "norm": norm} for lr, norm in trials]
+
+
+EWC = _penalty(
+    (30.0, 2e-3, "context"), (100.0, 2e-3, "context"), (300.0, 2e-3, "context"), (100.0, 5e-3, "context"), (100.0, 3e-3, "none")
+)
+SI = ((10.0, 2e-3, "none"), (100.0, 2e-3, "none"), (30.0, 2e-3, "context"), (100.0, 2e-3, "context"), (300.0, 2e-3, "context"))
+GATEON = ("lr", "rate", "density")
+MASKS: list[Trial] = [
+    {"lr": 5e-3},
+    {"lr": 1e-2},
+    {"lr": 0.3, "optimizer": "plain"},
+    {"lr": 1.0, "optimizer": "plain"},
+    {"lr": 0.3, "optimizer": "plain", "strength": 0.1},
+]
+PLAIN = ((1e-3, "none"), (3e-3, "none"), (2e-3, "context"), (5e-3, "context"), (1e-2, "context"))
+TOGETHER = ((1e-3, "none"), (2e-3, "none"), (4e-3, "none"), (8e-3, "none"), (5e-3, "context"))
+
+TRIALS: dict[str, list[Trial]] = {
+    "n-gateon": _grid(
+        (5e-3, 0.01, 0.25), (1e-2, 0.01, 0.25), (1e-2, 0.01, 0.4), (2e-2, 0.01, 0.4), (1e-2, 0.03, 0.4), names=GATEON
+    ),
+    "p-gateon": _grid((5e-3, 0.03, 0.25), (1e-2, 0.03, 0.25), (1e-2, 0.03, 0.4), (2e-2, 0.03, 0.4), (1e-2, 0.1, 0.4), names=GATEON),
+    "ewc": EWC,
+    "ewc-online": EWC,
+    "si": _penalty(*SI),
+    "xdg": [
+        {"lr": 5e-3},
+        {"lr": 1e-2},
+        {"lr": 5e-3, "settings": "off=0.6"},
+        {"lr": 1e-2, "settings": "off=0.6"},
+        {"lr": 3e-3, "norm": "none", "settings": "off=0.6"},
+    ],
+    "xdg+si": [
+        {"lr": 5e-3, "strength": 10.0},
+        {"lr": 5e-3, "strength": 100.0},
+        {"lr": 5e-3, "strength": 100.0, "settings": "off=0.6"},
+        {"lr": 5e-3, "strength": 1000.0, "settings": "off=0.6"},
+        {"lr": 1e-2, "strength": 100.0},
+    ],
+    "rmn": [
+        {"lr": 5e-3},
+        {"lr": 1e-2},
+        {"lr": 5e-3, "settings": "high=0.8"},
+        {"lr": 1e-2, "settings": "high=0.8"},
+        {"lr": 2e-2, "settings": "high=0.8"},
+    ],
+    "dendrites": [
+        {"lr": 1e-3, "norm": "none"},
+        {"lr": 1e-3, "norm": "none", "settings": "on=0.25"},
+        {"lr": 3e-3, "norm": "none", "settings": "on=0.25"},
+        {"lr": 3e-3, "norm": "none", "settings": "on=0.5"},
+        {"lr": 3e-3, "norm": "none", "settings": "on=0.25,sparsity=0"},
+    ],
+    "dendrites+si": [
+        {"lr": 1e-3, "norm": "none", "strength": 10.0},
+        {"lr": 1e-3, "norm": "none", "strength": 100.0, "settings": "on=0.25"},
+        {"lr": 3e-3, "norm": "none", "strength": 10.0, "settings": "on=0.25"},
+        {"lr": 3e-3, "norm": "none", "strength": 100.0, "settings": "on=0.25"},
+        {"lr": 3e-3, "norm": "none", "strength": 1000.0, "settings": "on=0.25"},
+    ],
+    "ogd": [OGD | trial for trial in _plain((0.1, "none"), (0.3, "none"), (0.1, "context"), (0.3, "context"), (1.0, "context"))],
+    "hat": MASKS,
+    "adahat": MASKS,
+    "lwf": _penalty((1.0, 1e-3, "none"), (1.0, 3e-3, "none"), (3.0, 1e-3, "none"), (3.0, 3e-3, "none"), (10.0, 3e-3, "none")),
+    "zoo": _plain(*PLAIN),
+    "replay": _plain(*TOGETHER),
+    "joint": _plain(*TOGETHER),
+    "finetune": _plain(*PLAIN),
+    "isolated": _plain(*PLAIN),
+}
+
+
+def words(trial: Trial) -> str:
+    return ", ".join(f"{name} {value}" for name, value in trial.items())
+
+
+def measured(specification: Specification, stream: Stream) -> dict[str, float | None]:
+    learner = specification.make_learner(stream)
+    try:
+        record = run(stream, learner, steps=specification.steps, batch=specification.batch, part="validation")
+    except FloatingPointError:  # a trial too: of settings that do not work
+        return {"continual": None}
+    summary = record.summary
+    names = {"continual": "continual_accuracy", "final": "final_accuracy", "immediate": "immediate_accuracy"}
+    return {short: summary[name] for short, name in names.items()} | {"forgetting": summary["forgetting_rate"]}
+
+
+def choose(rows: list[dict[str, Any]]) -> dict[str, dict[str, Trial]]:
+    """The trial with the highest continual accuracy, of every method on every stream; marks it in the rows."""
+    chosen: dict[str, dict[str, Trial]] = {}
+    for method, trials in TRIALS.items():
+        for stream in STREAMS:
+            here = [row for row in rows if (row["method"], row["stream"]) == (method, stream) and row["continual"] is not None]
+            best = max(here, key=lambda row: row["continual"], default=None)
+            for row in here:
+                row["chosen"] = "yes" if row is best else ""
+            if best is not None:
+                chosen.setdefault(method, {})[stream] = next(t for t in trials if words(t) == best["settings"])
+    return chosen
+
+
+def write_chosen(chosen: Mapping[str, Mapping[str, Trial]], path: Path) -> None:
+    """The same module with other data."""
+    head, _, _ = path.read_text().partition("CHOSEN: dict")
+    lines = ["CHOSEN: dict[str, dict[str, Mapping[str, Any]]] = {"]
+    for method, streams in chosen.items():
+        lines.append(f"    {json.dumps(method)}: {{")
+        lines += [f"        {json.dumps(stream)}: {json.dumps(dict(trial))}," for stream, trial in streams.items()]
+        lines.append("    },")
+    path.write_text(head + "\n".join([*lines, "}"]) + "\n")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--methods", default=",".join(TRIALS))
+    parser.add_argument("--streams", default=",".join(STREAMS))
+    options = parser.parse_args()
+    path = ROOT / "results" / "search-methods" / "record.json"
+    rows: list[dict[str, Any]] = json.loads(path.read_text())["result"] if path.exists() else []
+    rows = [row for row in rows if row["settings"] in map(words, TRIALS.get(row["method"], []))]
+    made: dict[str, Stream] = {}
+    for name in options.streams.split(","):
+        for method in options.methods.split(","):
+            for trial in TRIALS[method]:
+                place = {"method": method, "stream": name, "settings": words(trial)}
+                if any(place.items() <= row.items() for row in rows):
+                    continue
+                fields = {**COMPARED, "stream": name, "method": method, "tasks": 3, **trial}
+                asked = Specification.from_dict({key: list(v) if isinstance(v, tuple) else v for key, v in fields.items()})
+                stream = made.setdefault(name, asked.make_stream())
+                rows.append(place | measured(asked, stream))
+                print({key: round(v, 4) if isinstance(v, float) else v for key, v in rows[-1].items()}, flush=True)
+                chosen = choose(rows)
+                settings = {**COMPARED, "tasks": 3, "part": "validation", "seed": 0, "trials of each method and stream": 5}
+                measure.write("search-methods", settings, rows, "python benchmarks/search_methods.py")
+                write_chosen(chosen, ROOT / "src" / "gateon" / "reproduce" / "chosen.py")
+
+
+if __name__ == "__main__":
+    main()

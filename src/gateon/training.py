@@ -1,0 +1,156 @@
+"""How a network is trained, by name: optimizers, schedules of the learning rate, losses; and what is known of a task beforehand."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import ConstantLR, LambdaLR, LRScheduler
+
+__all__ = ["Loss", "Outline", "WeightedLoss", "optimizer_of", "released_loss", "schedule_of", "tell"]
+
+Kind = Literal["cosine", "linear", "constant"]
+Loss = Callable[[Tensor, Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class Outline:
+    """What is known of a task before it begins.
+
+    Args:
+        steps: batches in it.
+        epoch: batches of one pass over its samples.
+        counts: how many samples each class has.
+    """
+
+    steps: int
+    epoch: int
+    counts: tuple[int, ...] = ()
+
+
+def tell(outline: Outline, *things: Any) -> None:
+    """Tell those that ask for it of the task that comes: whatever has a call `expect`."""
+    for thing in things:
+        if hasattr(thing, "expect"):
+            thing.expect(outline)
+
+
+def optimizer_of(name: str, lr: float) -> Callable[[Any], Optimizer]:
+    """Builds the optimizer of a name: sgd has momentum 0.9 and plain has none; adamw decays weights by 0.01.
+
+    >>> optimizer_of("adamw", 1e-3)([torch.zeros(1, requires_grad=True)]).defaults["weight_decay"]
+    0.01
+    """
+    if name == "sgd":
+        return partial(torch.optim.SGD, lr=lr, momentum=0.9)
+    if name == "plain":  # a projected gradient leads where it should only if it is followed as it is
+        return partial(torch.optim.SGD, lr=lr)
+    return partial(torch.optim.AdamW, lr=lr, weight_decay=0.01) if name == "adamw" else partial(torch.optim.Adam, lr=lr)
+
+
+def schedule_of(kind: Kind, steps: int, warm_up: float = 0.0) -> Callable[[Optimizer], LRScheduler]:
+    """Builds the schedule of a kind for tasks of so many steps each, or of as many as it is told to expect.
+
+    Args:
+        kind: cosine or linear, both to zero at the end of a task, or constant.
+        steps: of a task.
+        warm_up: share of them in which the rate rises from zero.
+
+    >>> optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
+    >>> schedule = schedule_of("linear", steps=5, warm_up=0.2)(optimizer)
+    >>> rates = []
+    >>> for _ in range(5):
+    ...     rates.append(optimizer.param_groups[0]["lr"])
+    ...     optimizer.step()
+    ...     schedule.step()
+    >>> [round(rate, 6) for rate in rates]
+    [1.0, 0.8, 0.6, 0.4, 0.2]
+    """
+    return _constant if kind == "constant" and not warm_up else _Courses(kind, steps, warm_up)
+
+
+class _Courses:
+    """Builds the course of one task after another."""
+
+    def __init__(self, kind: Kind, steps: int, warm_up: float) -> None:
+        self.kind, self.steps, self.warm_up = kind, steps, warm_up
+
+    def expect(self, outline: Outline) -> None:
+        self.steps = outline.steps
+
+    def __call__(self, optimizer: Optimizer) -> LRScheduler:
+        return LambdaLR(optimizer, _Course(self.kind, self.steps, self.warm_up))
+
+    def __repr__(self) -> str:
+        if self.kind == "cosine" and not self.warm_up:  # as records have always called it, by which runs are found again
+            return f"functools.partial({LambdaLR!r}, lr_lambda=<function _cosine.<locals>.<lambda>>)"
+        return f"{self.kind}, warm_up={self.warm_up}"
+
+
+class _Course:
+    """The rate at every step of a task, and again from there on if the context goes on. LambdaLR keeps its state."""
+
+    def __init__(self, kind: Kind, steps: int, warm_up: float) -> None:
+        self.kind, self.steps, self.warm_up = kind, steps, warm_up
+
+    def __call__(self, step: int) -> float:
+        step, rising = step % self.steps, math.ceil(self.warm_up * self.steps)
+        if step < rising:
+            return (step + 1) / rising
+        risen = max(0, rising - 1)  # the last step of the rise is the first of the fall
+        past, whole = step - risen, self.steps - risen
+        return {"cosine": 0.5 + 0.5 * math.cos(math.pi * past / whole), "linear": 1 - past / whole, "constant": 1.0}[self.kind]
+
+
+def _constant(optimizer: Optimizer) -> LRScheduler:
+    return ConstantLR(optimizer, factor=1.0, total_iters=0)
+
+
+class WeightedLoss:
+    """Cross-entropy in which all classes of a task count alike: sum_i w(y_i) L_i / sum_i w(y_i), w(c) = 1 / samples of class c.
+
+    It is told the counts before each task. A class that the task lacks, of which stored samples may be, counts as one of the mean
+    size; so do all before the first task.
+
+    >>> loss = WeightedLoss(label_smoothing=0.0)
+    >>> loss.expect(Outline(1, 1, counts=(3, 1)))
+    >>> rare, frequent = loss.weight[1].item(), loss.weight[0].item()
+    >>> round(rare / frequent, 4)
+    3.0
+    """
+
+    def __init__(self, label_smoothing: float) -> None:
+        self.label_smoothing = label_smoothing
+        self.weight: Tensor | None = None
+
+    def expect(self, outline: Outline) -> None:
+        """Take the counts of the task that comes."""
+        counts = torch.tensor(outline.counts, dtype=torch.float32)
+        there = counts > 0
+        self.weight = torch.where(there, counts.sum() / (there.sum() * counts.clamp_min(1)), 1.0)
+
+    def __call__(self, outputs: Tensor, y: Tensor) -> Tensor:
+        """The loss of a batch."""
+        weight = self.weight
+        if weight is not None:
+            weight = F.pad(weight, (0, outputs.shape[-1] - len(weight)), value=1.0).to(outputs)
+        return F.cross_entropy(outputs, y, weight=weight, label_smoothing=self.label_smoothing)
+
+    def __repr__(self) -> str:
+        """The same whatever the task."""
+        return f"WeightedLoss(label_smoothing={self.label_smoothing})"
+
+
+def _twice_softmax(output: Tensor, y: Tensor) -> Tensor:
+    """The released code's loss: cross-entropy applies softmax to what is one already."""
+    return F.cross_entropy(output.softmax(1), y)
+
+
+released_loss: Loss = _twice_softmax

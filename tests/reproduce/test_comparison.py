@@ -1,0 +1,123 @@
+"""The comparison of methods as data: settings by stream and scale, native protocols, what is shown of them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from gateon.methods.named import ABOUT
+from gateon.reproduce import JOBS, Row, Scale, cells
+from gateon.reproduce.chosen import CHOSEN
+from gateon.reproduce.comparison_jobs import KIN, NATIVE, OTHERS
+from gateon.reproduce.draw import cost
+from gateon.reproduce.job import Job, differences
+from gateon.reproduce.show import table
+from gateon.specification import Specification
+
+RECORD = Path(__file__).parents[2] / "results" / "search-methods" / "record.json"
+
+
+def test_every_method_but_the_parts_of_gateon_is_compared():
+    mnist = {row.fields["method"] for row in JOBS["comparison"].rows}
+    language = {name for name in ABOUT if name not in mnist}
+    assert mnist >= {"n-gateon", "p-gateon", "ewc", "ewc-online", "si", "xdg", "xdg+si", "hat", "adahat", "rmn", "dendrites"}
+    assert mnist >= {"dendrites+si", "ogd", "lwf", "replay", "zoo", "joint", "finetune", "isolated"}
+    assert {"gating-only", "obstruction-only"} <= language
+
+
+@pytest.mark.parametrize("scale", ["quick", "cpu", "paper"])
+@pytest.mark.parametrize("name", ["comparison", "comparison-wide", "table-native"])
+def test_every_place_can_be_run(name, scale):
+    job = JOBS[name]
+    made = cells(job, scale)
+    assert len(made) == len(job.rows) * len(job.streams) and all(cell.specification is not None for cell in made)
+    for cell in made:
+        cell.specification.make_method()
+
+
+def test_fields_of_a_stream_or_a_scale_override_those_of_the_row():
+    row = Row("a", {"method": "ewc", "lr": 1.0, "steps": 7}, where={"split-mnist": {"lr": 2.0}, "cpu": {"steps": 3}})
+    scales = {"cpu": Scale({"steps": 9}), "paper": Scale({"steps": 9})}
+    job = Job("j", "J", (row,), {"permuted-mnist": {}, "split-mnist": {}}, scales, columns={"best": {}})
+    found = {(scale, c.stream): (c.specification.lr, c.specification.steps) for scale in scales for c in cells(job, scale)}
+    assert found == {
+        ("cpu", "permuted-mnist"): (1.0, 3),
+        ("cpu", "split-mnist"): (2.0, 3),
+        ("paper", "permuted-mnist"): (1.0, 7),
+        ("paper", "split-mnist"): (2.0, 7),
+    }
+    assert differences(job, "cpu") == ["a: steps 3 (7); in brackets what scale paper has."]
+    assert differences(job, "paper") == []
+
+
+def test_settings_chosen_for_one_stream_do_not_leak_into_another():
+    for row in (row for row in OTHERS if row.fields["method"] in CHOSEN):
+        for stream, kin in KIN.items():
+            assert row.where[stream] == CHOSEN[row.fields["method"]].get(kin, {})
+
+
+@pytest.mark.skipif(not RECORD.exists(), reason="the search was not run")
+def test_what_was_chosen_is_the_best_trial_in_the_record():
+    rows = [row for row in json.loads(RECORD.read_text())["result"] if row["continual"] is not None]
+    for method, streams in CHOSEN.items():
+        for stream, chosen in streams.items():
+            here = [row for row in rows if (row["method"], row["stream"]) == (method, stream)]
+            best = max(here, key=lambda row: row["continual"])
+            assert best["settings"] == ", ".join(f"{name} {value}" for name, value in chosen.items())
+
+
+def test_native_protocols_keep_what_the_publications_say():
+    native = {row.label: next(iter(cells(JOBS["table-native"], "paper", rows=[row.label]))).specification for row in NATIVE}
+    assert all(one.norm == "none" and one.label_smoothing == 0 and one.schedule == "constant" for one in native.values())
+    assert native["SI"].keep_optimizer and not native["XdG + SI"].keep_optimizer
+    assert native["HAT"].heads == "per-task" and native["HAT"].optimizer == "plain" and native["HAT"].dropout == 0.5
+    assert native["HAT"].make_method().steps == 859 and native["HAT"].steps % 859 == 0
+    assert not native["Active dendrites"].needs_label() and native["XdG"].needs_label()
+
+
+@pytest.mark.parametrize(
+    ("method", "norm", "heads", "needed"),
+    [
+        ("ewc", "none", "shared", False),
+        ("ewc", "context", "shared", True),
+        ("ewc", "none", "per-task", True),
+        ("ewc", "batch", "shared", False),
+        ("replay", "context", "shared", False),
+        ("dendrites", "none", "shared", False),
+        ("hat", "none", "shared", True),
+    ],
+)
+def test_a_label_at_test_is_needed_by_the_method_its_heads_or_its_norms(method, norm, heads, needed):
+    assert Specification("split-mnist", method=method, norm=norm, heads=heads).needs_label() is needed
+
+
+def an_entry(row, replay=False, heads=False):
+    measures = {"continual_accuracy": {"mean": 0.9, "spread": 0.0}, "seconds": {"mean": 5.0, "spread": 0.0}}
+    needs = {"replay": replay, "heads": heads, "label_at_test": False}
+    return {"row": row, "column": "best", "stream": "s", "seeds": [0], "settings": {"hidden": [3]}, "measures": measures} | needs
+
+
+def a_content(*entries):
+    content = {"title": "T", "scale": "cpu", "command": "c", "columns": ["best"], "streams": ["s"], "entries": entries}
+    rows = [entry["row"] for entry in entries]
+    return content | {"measures": ["continual_accuracy"], "rows": rows, "paper": {}, "differences": [], "waiting": []}
+
+
+def test_the_table_says_what_a_method_needs():
+    text = table(a_content(an_entry("A", replay=True), an_entry("B", heads=True)))
+    assert "| replay | own heads | task label at test |" in text
+    assert "| A | 90.00 (1) | yes | no | no |" in text and "| B | 90.00 (1) | no | yes | no |" in text
+    other = a_content(an_entry("A")) | {"printed": "published", "paper": {"A": {"s": {"continual_accuracy": 91.5}}}}
+    assert "| published: continual accuracy (%) |" in table(other)
+
+
+def test_names_in_the_figure_of_cost_stand_apart_though_the_points_do_not(tmp_path):
+    rows = [f"method {n}" for n in range(18)]
+    written = cost(a_content(*(an_entry(row, replay=row.endswith("3")) for row in rows)), tmp_path / "figure")
+    text = written[1].read_text()
+    assert [path.suffix for path in written] == [".png", ".svg"]
+    assert all(f"<!-- {row} -->" in text for row in rows) and "<!-- stored data of past tasks -->" in text
+    heights = [float(part.split("translate(")[1].split(")")[0].split(" ")[1]) for part in text.split("<!-- method ")[1:]]
+    assert min(b - a for a, b in zip(sorted(heights), sorted(heights)[1:], strict=False)) > 8

@@ -1,0 +1,135 @@
+"""The tables of language models: what is run at which scale, without model and data, and what is made of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from gateon import pretrained
+from gateon.reproduce import JOBS, cells, plan, read, reproduce
+from gateon.reproduce.claims import CLAIMS, TARGETS
+from gateon.reproduce.job import differences, folder_of, settings
+from gateon.reproduce.paper import LANGUAGE, LANGUAGE_TRANSFER, TEXTS
+from gateon.specification import METHODS
+
+TABLE, TRANSFER = JOBS["table-language"], JOBS["table-language-transfer"]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """Both tables at a tiny size, on texts made by a rule and a model made on the spot."""
+    root = tmp_path_factory.mktemp("language")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(root / "cache"))
+        patch.setenv("GATEON_DATA", str(root / "data"))
+        changes = {"epochs": 1, "tasks": 2, "limit": 40, "threads": 1}
+        chosen = {"out": root / "runs", "results": root / "results", "changes": changes}
+        reproduce(TABLE, "quick", rows=["n-GateON", "CTR", "Naive (finetune)", "Isolated"], **chosen)
+        reproduce(TRANSFER, "quick", rows=["n-GateON"], **chosen)
+    return root
+
+
+def test_the_tables_hold_accuracy_and_macro_f1_beside_the_papers(made):
+    content = read(made / "results" / "table-language-quick" / "record.json")
+    assert {entry["row"] for entry in content["entries"]} == {"n-GateON", "CTR", "Naive (finetune)", "Isolated"}
+    assert {entry["stream"] for entry in content["entries"]} == {"made-reviews"}
+    for entry in content["entries"]:
+        assert set(TABLE.measures) <= set(entry["measures"])
+    heads = {entry["row"]: entry["heads"] for entry in content["entries"]}
+    assert heads["CTR"] and not heads["n-GateON"]
+    page = (made / "results" / "table-language-quick" / "table.md").read_text()
+    assert "the paper: continual macro-F1 (%)" in page and "| LAMOL | 88.9 | - | 80.6 | - |" in page
+    assert "| n-GateON | 89.3 | - | 84.1 | - |" in page
+
+
+def test_transfer_is_against_networks_apart_in_accuracy_and_macro_f1(made):
+    entry = read(made / "results" / "table-language-transfer-quick" / "record.json")["entries"][0]
+    table = read(made / "results" / "table-language-quick" / "record.json")["entries"]
+    assert set(TRANSFER.measures) <= set(entry["measures"])
+    alone = next(e["measures"] for e in table if e["row"] == "Isolated")
+    ours = next(e["measures"] for e in table if e["row"] == "n-GateON")
+    for deviation, of in (("accuracy_deviation", "immediate_accuracy"), ("macro_f1_deviation", "immediate_macro_f1")):
+        wanted = ours[of]["mean"] / alone[of]["mean"] - 1
+        assert entry["measures"][deviation]["mean"] == pytest.approx(wanted, abs=1e-5)
+
+
+def test_a_plan_needs_neither_model_nor_data(tmp_path, monkeypatch):
+    def refuse(*words):
+        raise AssertionError("asked for a model")
+
+    for name in ("find", "config", "tokenizer"):
+        monkeypatch.setattr(pretrained, name, refuse)
+    monkeypatch.setenv("GATEON_DATA", str(tmp_path / "nowhere"))
+    for scale in ("quick", "cpu", "paper"):
+        assert not any(finished for *_, finished in plan(TABLE, scale, out=tmp_path))
+
+
+def test_what_decides_a_run_decides_its_place(tmp_path):
+    cell = cells(TABLE, "cpu", rows=["n-GateON"], streams=["asc"])[0].specification
+    changed = (
+        {},
+        {"lr": 1e-3},
+        {"epochs": 9},
+        {"limit": 5},
+        {"model": "tiny"},
+        {"warm_up": 0.0},
+        {"class_weights": True},
+        {"rate": 0.1},
+    )
+    asked = [cells(TABLE, "cpu", rows=["n-GateON"], streams=["asc"], changes=changes)[0].specification for changes in changed]
+    places = {folder_of(one, tmp_path) for one in asked}
+    assert len(places) == 8 and folder_of(cell, tmp_path) in places
+    assert settings(cell)["made"].startswith("GateON(") and "encoder=True" in settings(cell)["made"]
+
+
+def test_the_scales_are_what_they_say():
+    here = {(c.row.label, c.stream): c.specification for c in cells(TABLE, "cpu")}
+    assert {stream for _, stream in here} == set(TEXTS) and here["LAMOL", "asc"] is None
+    asc = here["n-GateON", "asc"]
+    assert (asc.model, asc.batch, asc.optimizer, asc.schedule) == ("minilm", 16, "adamw", "linear")
+    assert (asc.warm_up, asc.tasks) == (0.1, None)
+    assert here["CTR", "dsc"].settings == "width=200" and here["CTR", "dsc"].heads == "per-task"
+    printed = {(c.row.label, c.stream): c.specification for c in cells(TABLE, "paper")}
+    assert printed["n-GateON", "dsc"].model == "bert-base-uncased" and printed["n-GateON", "dsc"].lr == 5e-5
+    assert {s: printed["CTR", s].epochs for s in TEXTS} == {"asc": 30, "dsc": 20, "news20": 10}
+    assert printed["CTR", "asc"].settings is None and printed["LAMOL", "asc"].model == "gpt2"
+    assert printed["n-GateON", "news20"].keep_headers and not here["n-GateON", "news20"].keep_headers
+    said = differences(TABLE, "cpu")
+    assert "asc: limit 200 (the paper: None)." in said and any(s.startswith("model: minilm (the paper: bert-base") for s in said)
+
+
+def test_every_row_of_the_paper_has_one_of_ours():
+    for job, numbers in ((TABLE, LANGUAGE), (TRANSFER, LANGUAGE_TRANSFER)):
+        assert set(numbers) <= {row.paper or row.label for row in job.rows}
+        assert all(set(row) == set(TEXTS) for row in numbers.values())
+    assert all(row.fields["method"] in METHODS for row in TABLE.rows)
+
+
+def found(**rows):
+    """Records of both tables, with one continual accuracy for every row and the same on every stream."""
+
+    def entry(row, stream, accuracy):
+        measures = {"continual_accuracy": accuracy, "forgetting_rate": 0.001, "accuracy_deviation": 0.01}
+        measures = {name: {"mean": value, "spread": 0.0} for name, value in measures.items()}
+        return {"row": row, "column": "best", "stream": stream, "seeds": [0], "measures": measures, "settings": {"hidden": []}}
+
+    entries = [entry(row, stream, accuracy) for row, accuracy in rows.items() for stream in TEXTS]
+    return {name: {"rows": list(rows), "entries": entries} for name in ("table-language", "table-language-transfer")}
+
+
+OURS = [claim for claim in TARGETS if claim.text.split(":")[0] in TEXTS]
+
+
+def test_the_targets_are_met_and_missed_by_what_records_say():
+    assert len(OURS) == 9 and all(claim.check({}).holds is None for claim in OURS)
+    good = found(**{"n-GateON": 0.9, "MTL (joint)": 0.92, "Naive (finetune)": 0.6})
+    assert all(claim.check(good).holds for claim in OURS)
+    bad = found(**{"n-GateON": 0.8, "MTL (joint)": 0.92, "Naive (finetune)": 0.75})
+    assert [claim.check(bad).holds for claim in OURS] == [False] * 5 + [True] * 4
+
+
+def test_the_best_two_are_those_of_the_numbers():
+    claim = next(claim for claim in CLAIMS if "best or second best" in claim.text)
+    rows = {"MTL (joint)": 0.99, "CTR": 0.9, "B-CL": 0.8}
+    assert claim.check(found(**rows, **{"n-GateON": 0.85})).holds is True
+    assert claim.check(found(**rows, **{"n-GateON": 0.7})).holds is False
+    assert claim.check({}).holds is None
