@@ -183,8 +183,8 @@ def reproduce(
     NAME is one of: table-1, table-ablation, table-transfer, table-supplement, table-hundred, table-inference, comparison,
     comparison-wide, table-native, figure-availability, figure-relevance, figure-epsilon, figure-correlation, figure-tasklocked,
     figure-contexts, figure-detection, figure-reactivation, figure-missed, table-cnn, table-cnn-split, table-cifar,
-    figure-correlation-cnn, table-language, table-language-transfer; all for every one of them; targets for what the records say of the targets; docs for
-    the page of all results. What is finished is not run again, what was stopped goes on.
+    figure-correlation-cnn, table-language, table-language-transfer; all for every one of them; targets for what the records say
+    of the targets; docs for the page of all results. What is finished is not run again, what was stopped goes on.
 
     Args:
         name: which table or figure.

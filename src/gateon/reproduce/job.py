@@ -287,6 +287,8 @@ def _settled(specification: Specification) -> Specification:
     names = {f.name for f in fields(Specification)} & {f.name for f in fields(GateON)} - {"seed"}
     values = {name: getattr(method, name) for name in names}
     plain = {name: value for name, value in values.items() if isinstance(value, bool | int | float | str)}
+    if isinstance(method.start, str):  # a word is the preset's; an option of that name is a number
+        plain.pop("start", None)
     return Specification.from_dict(specification.to_dict() | plain)
 
 
