@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 import torch
 from torch import nn
@@ -94,3 +96,14 @@ def test_methods_that_learn_old_and_new_at_once_share_them(method):
 def test_a_kept_optimizer_knows_the_task_before():
     steps = {keep: next(iter(learned("si", keep_optimizer=keep).optimizer.state.values()))["step"].item() for keep in (True, False)}
     assert steps == {True: 2, False: 1}
+
+
+@pytest.mark.parametrize("method", ["ewc", "hat", "xdg+si"])
+def test_a_learner_whose_norms_follow_goes_on_from_its_state(method):
+    first, asked = learned(method), Specification("permuted-mnist", tasks=2, method=method, data="mnist-5k", hidden=(8,), lr=1e-3)
+    again = asked.make_learner(asked.make_stream())
+    again.load_state_dict(copy.deepcopy(first.state_dict()))  # else both optimizers would share their moments
+    x, y = torch.rand(20, 1, 28, 28), torch.arange(20) % 10
+    for learner in (first, again):
+        learner.observe(x, y, context=1)
+    assert all(torch.equal(first.predict(x, context=k), again.predict(x, context=k)) for k in range(2))

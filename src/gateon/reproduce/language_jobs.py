@@ -19,9 +19,9 @@ SCALES: Mapping[str, Scale] = {
     "cpu": Scale(
         {**FINE_TUNING, "model": "minilm", "batch": 16, "lr": 5e-4},
         streams={
-            "asc": {"length": 64, "limit": 200, "epochs": 3, "evaluate": 5},
-            "dsc": {"length": 48, "limit": 200, "epochs": 3, "evaluate": "last"},
-            "news20": {"length": 48, "limit": 240, "epochs": 4, "evaluate": "last", "random_parts": True},
+            "asc": {"length": 64, "limit": 120, "epochs": 3, "evaluate": 5},
+            "dsc": {"length": 48, "limit": 120, "epochs": 3, "evaluate": "last"},
+            "news20": {"length": 48, "limit": 160, "epochs": 3, "evaluate": "last", "random_parts": True},
         },
     ),
     "paper": Scale(
@@ -42,7 +42,9 @@ def _adapters(label: str, method: str, printed: str = "") -> Row:
     return Row(label, {"method": method, "heads": "per-task"}, paper=printed, where=NARROW)
 
 
-GATEON = (Row("n-GateON", N, paper="n-GateON 0"), Row("p-GateON", P, paper="p-GateON 0"))
+# So few steps ask for a faster rate than the paper's 0.05, which is for hundreds, and for a head that stays; by validation data.
+SHORT: Mapping[str, Fields] = {"cpu": {"rate": 0.3, "obstruct_head": True}}
+GATEON = (Row("n-GateON", N, paper="n-GateON 0", where=SHORT), Row("p-GateON", P, paper="p-GateON 0", where=SHORT))
 ROWS = (
     Row("MTL (joint)", {"method": "joint"}, paper="MTL"),
     Row("Naive (finetune)", {"method": "finetune"}, paper="Naive"),
