@@ -48,6 +48,7 @@ CHANGES = {
     "input_dropout": 0.1,
     "dropout": 0.2,
     "density": 0.5,
+    "start": 0.5,
     "rate": 0.1,
     "epsilon": 0.25,
     "floor": 0.01,

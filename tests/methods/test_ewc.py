@@ -10,6 +10,7 @@ from method_tools import SGD, batch, end, forgets_less, learner_of, tiny_cnn, ti
 from torch import nn
 
 from gateon import GateON, Learner, attach, obstruct
+from gateon.contextual import show_context
 from gateon.gates import gates_of
 from gateon.methods.both import Both
 from gateon.methods.calls import trainable
@@ -19,6 +20,7 @@ from gateon.methods.quadratic import energy
 from gateon.methods.samples import gathered
 from gateon.methods.si import SI
 from gateon.models import mlp
+from gateon.models.heads import with_task_heads
 
 
 class Odd(nn.Module):
@@ -254,3 +256,15 @@ def test_the_fisher_information_of_a_gated_model_is_that_of_its_context():
     site, gain = next(iter(gates.gain(1).items()))
     rows = found[f"{site}.weight"].any(1)
     assert torch.equal(rows | (gain > 0), gain > 0) and 0 < rows.sum() < len(rows)
+
+
+def test_the_fisher_information_of_a_head_for_every_task_is_that_of_the_active_one():
+    torch.manual_seed(0)
+    model = with_task_heads(tiny_mlp())
+    show_context(model, 1)
+    x, y = batch(0)
+    found = fisher(model, gathered([(x, y)], 0, torch.Generator()), "exact", torch.Generator())
+    expected = literal(model, x, None)
+    assert all(torch.allclose(found[name], expected[name], atol=1e-6) for name in expected)
+    heads = [name for name in expected if name.endswith("weight_1") or name.endswith("bias_1")]
+    assert len(heads) == 2 and all(found[name].any() for name in heads)

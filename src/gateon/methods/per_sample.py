@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 from torch.nn.modules.batchnorm import _BatchNorm
+from torch.utils._pytree import tree_map
 
 from ..gate import Gate
 from ..norm import ContextNorm
@@ -48,7 +49,7 @@ def gradient_rows(model: nn.Module, names: Collection[str], x: Any, pick: Tensor
     rows = []
     with _unobserved(model):
         for some, weights in _pieces(x, pick, sum(p.numel() for p in chosen.values())):
-            found = vmap(grad(score), (None, 0, 0))(chosen, some, weights)
+            found = _each(grad(score), chosen, some, weights)
             rows.append(torch.cat([found[name].flatten(1) for name in chosen], 1))
     return torch.cat(rows)
 
@@ -89,7 +90,7 @@ def square_sums(model: nn.Module, names: Collection[str], x: Any, pick: Tensor) 
     try:
         with _unobserved(model):
             for some, weights in _pieces(x, pick, sum(p.numel() for p in whole.values())):
-                (found, slopes), read = vmap(grad(score, has_aux=True), (None, 0, 0))((whole, taps), some, weights)
+                (found, slopes), read = _each(grad(score, has_aux=True), (whole, taps), some, weights)
                 for name, rows in found.items():
                     sums[name] += rows.square().sum(0)  # not in place: rows of a parameter that is not used are one
                 for name in layers:
@@ -114,6 +115,18 @@ def _unobserved(model: nn.Module) -> Iterator[None]:
     finally:
         for gate, tap in observed:
             gate.tap = tap
+
+
+def _each(gradient: Callable[..., Any], parts: Any, samples: Any, weights: Tensor) -> Any:
+    """What `gradient` gives for every sample: at once, or one by one where a model decides on values, as those of transformers do."""
+    if len(weights) > 1:
+        try:
+            return vmap(gradient, (None, 0, 0))(parts, samples, weights)
+        except RuntimeError as reason:
+            if "data-dependent" not in str(reason):
+                raise
+    rows = [gradient(parts, picked(samples, torch.tensor(n)), weight) for n, weight in enumerate(weights)]
+    return tree_map(lambda *values: torch.stack(values), *rows)
 
 
 def _output(model: nn.Module, state: Mapping[str, Tensor], sample: Any) -> Tensor:

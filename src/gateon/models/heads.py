@@ -58,7 +58,10 @@ class TaskHeads(nn.Linear, Contextual):
     def head(self, context: int) -> tuple[Tensor, Tensor]:
         """Weight and bias of one context."""
         end = f"_{context}" if context else ""
-        return self.get_parameter("weight" + end), self.get_parameter("bias" + end)
+        # getattr, not get_parameter: inside torch.func.functional_call they are tensors.
+        weight: Tensor = getattr(self, "weight" + end)
+        bias: Tensor = getattr(self, "bias" + end)
+        return weight, bias
 
     def forward(self, x: Tensor) -> Tensor:
         """The outputs of the active context's head."""

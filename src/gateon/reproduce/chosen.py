@@ -12,6 +12,9 @@ from typing import Any
 __all__ = ["CHOSEN"]
 
 CHOSEN: dict[str, dict[str, Mapping[str, Any]]] = {
+    "p-gateon": {
+        "split-mnist": {"lr": 0.02, "rate": 0.03, "density": 0.4},
+    },
     "si": {
         "permuted-mnist": {"strength": 100.0, "lr": 0.002, "norm": "context"},
     },
@@ -32,5 +35,8 @@ CHOSEN: dict[str, dict[str, Mapping[str, Any]]] = {
     },
     "lwf": {
         "permuted-mnist": {"strength": 3.0, "lr": 0.003, "norm": "none"},
+    },
+    "finetune": {
+        "split-mnist": {"lr": 0.01, "norm": "context"},
     },
 }
