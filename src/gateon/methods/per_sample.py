@@ -118,7 +118,7 @@ def _unobserved(model: nn.Module) -> Iterator[None]:
 
 
 def _each(gradient: Callable[..., Any], parts: Any, samples: Any, weights: Tensor) -> Any:
-    """What `gradient` gives for every sample: at once, or one by one where a model decides on values, as those of transformers do."""
+    """What `gradient` gives for every sample: at once, or one by one where a model decides on values, as transformers do."""
     if len(weights) > 1:
         try:
             return vmap(gradient, (None, 0, 0))(parts, samples, weights)
