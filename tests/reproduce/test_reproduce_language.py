@@ -94,7 +94,8 @@ def test_the_scales_are_what_they_say():
     assert printed["CTR", "asc"].settings is None and printed["LAMOL", "asc"].model == "gpt2"
     assert printed["n-GateON", "news20"].keep_headers and not here["n-GateON", "news20"].keep_headers
     said = differences(TABLE, "cpu")
-    assert "asc: limit 200 (the paper: None)." in said and any(s.startswith("model: minilm (the paper: bert-base") for s in said)
+    assert f"asc: limit {asc.limit} (the paper: None)." in said
+    assert "model: minilm (the paper: bert-base-uncased)." in said
 
 
 def test_every_row_of_the_paper_has_one_of_ours():
