@@ -28,7 +28,7 @@ style: .venv/installed
 	$(BIN)/ruff format .
 
 test: quality
-	$(BIN)/pytest -n 2
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2
 
 bench: .venv/installed
 	$(BIN)/python benchmarks/full_width_step.py

@@ -220,7 +220,7 @@ def test_bf16_autocast_keeps_weights_and_availabilities_in_float32():
 
 def test_presets_are_the_papers_the_codes_and_the_best():
     assert gateon.preset("best") == gateon.GateON() and gateon.preset("paper", "parameter").per == "parameter"
-    with pytest.raises(ValueError, match="choose one of paper, released, best"):
+    with pytest.raises(ValueError, match="choose one of paper, released, language, best"):
         gateon.preset("papper")
 
 

@@ -81,10 +81,10 @@ class Record:
     def summary(self) -> dict[str, float]:
         """immediate_accuracy, continual_accuracy, forgetting_rate, final_accuracy; accuracy_deviation where isolated is known.
 
-        The same of macro-F1, where it was measured: see `MACRO_F1` for what they are called.
+        The same of macro-F1, if it was measured wherever accuracy was: see `MACRO_F1` for what they are called.
         """
         found = metrics.summary(_square(self.accuracy), self.isolated)
-        if self.macro_f1:
+        if self.macro_f1 and _measured(self.macro_f1) == _measured(self.accuracy):
             of_f1 = metrics.summary(_square(self.macro_f1), self.isolated_macro_f1)
             found |= {MACRO_F1[name]: value for name, value in of_f1.items()}
         return found
@@ -153,6 +153,10 @@ def _fits(value: Any, kind: Any) -> bool:
     if kind in (float, int):
         return isinstance(value, (int, float) if kind is float else int) and not isinstance(value, bool)
     return value is None if kind is NoneType else isinstance(value, kind)
+
+
+def _measured(matrix: list[list[float | None]]) -> list[list[bool]]:
+    return [[value is not None for value in row] for row in matrix]
 
 
 def _square(rows: list[list[float | None]]) -> list[list[float]]:

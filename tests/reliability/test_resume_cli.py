@@ -99,7 +99,7 @@ def test_what_cannot_be_resumed_is_one_sentence(program):
     with pytest.raises(Interrupted):
         run(stream, learner, "mine", steps=4, batch=10, progress=Stop(signal.SIGINT))
     code, _, err = program("resume", "mine")
-    assert code == 2 and err.startswith("gateon: mine holds a run that gateon run did not begin (There is no option 'model'")
+    assert code == 2 and err.startswith("gateon: mine holds a run that gateon run did not begin (There is no option 'loss'")
     assert err.endswith("): start what began it again.\n")
     checkpoint.save({"step": 1}, Path("empty/checkpoint-0000-000001.safetensors"))
     code, _, err = program("resume", "empty")

@@ -10,6 +10,7 @@ import torch
 from gateon import streams
 from gateon.streams import pixels, sources
 
+IMAGES = [name for name in streams.STREAMS if "mnist" in name or "cifar" in name]  # texts have tests of their own
 PLAIN_FIRST = ["permuted-mnist", "rotated-mnist", "shuffled-mnist"]
 
 
@@ -18,7 +19,7 @@ def digits():
     return sources.mnist_5k()
 
 
-@pytest.mark.parametrize("name", streams.STREAMS)
+@pytest.mark.parametrize("name", IMAGES)
 def test_every_stream_keeps_the_promises_of_its_type(name, digits):
     stream = streams.open(name, tasks=4, seed=3, data=digits)
     assert len(stream) == stream.tasks == 4 and stream.name == name
@@ -44,7 +45,7 @@ def test_the_first_task_is_the_plain_data(name, digits):
     assert torch.equal(task.test.y, torch.from_numpy(digits.test_y).long())
 
 
-@pytest.mark.parametrize("name", streams.STREAMS)
+@pytest.mark.parametrize("name", IMAGES)
 def test_a_task_depends_on_its_seed_and_number_and_on_nothing_else(name, digits):
     few, many = (streams.open(name, tasks=tasks, seed=5, data=digits) for tasks in (3, 40))
     assert few.fingerprint(2) == many.fingerprint(2) == many.fingerprint(2)
@@ -52,7 +53,7 @@ def test_a_task_depends_on_its_seed_and_number_and_on_nothing_else(name, digits)
     assert streams.open(name, tasks=3, seed=6, data=digits).fingerprint(2) != few.fingerprint(2)
 
 
-@pytest.mark.parametrize("name", streams.STREAMS)
+@pytest.mark.parametrize("name", IMAGES)
 def test_settings_make_the_stream_again(name, digits):
     options = {"step": 7} if name == "rotated-mnist" else {"digits": 3} if name == "split-mnist" else {}
     stream = streams.open(name, tasks=3, seed=2, validation=100, data=digits, **options)
@@ -145,7 +146,7 @@ def test_tasks_are_made_anew_and_never_kept(digits):
     assert kept() is None
 
 
-@pytest.mark.parametrize("name", streams.STREAMS)
+@pytest.mark.parametrize("name", IMAGES)
 def test_a_hundred_tasks_need_no_more_memory_than_one(name, digits):
     stream = streams.open(name, tasks=100, validation=0, data=digits)
     one = 5000 * 784 * 4
