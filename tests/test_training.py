@@ -85,5 +85,11 @@ def test_adamw_decays_weights_and_adam_does_not():
     assert decays == {"adam": 0, "adamw": 0.01, "sgd": 0, "plain": 0}
 
 
-def test_those_who_ask_for_nothing_are_told_nothing():
-    tell(Outline(1, 1), None, F.cross_entropy, object())
+def test_those_who_ask_are_told_and_the_others_left_alone():
+    class Asks:
+        def expect(self, outline):
+            self.told = outline
+
+    asks, outline, others = Asks(), Outline(1, 1), (None, F.cross_entropy, object())
+    tell(outline, *others, asks)
+    assert asks.told is outline and not any(hasattr(one, "told") for one in others)

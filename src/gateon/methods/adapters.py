@@ -14,7 +14,7 @@ from ..sites import Site, matching
 from ..wiring import Wiring, trace
 from .base import Adopt
 from .frozen import encoder_of, freeze
-from .hat import HAT, UnitMask, _owned_by
+from .hat import HAT, UnitMask, owned_by
 from .places import BEHIND, install
 from .samples import seeded
 
@@ -112,7 +112,7 @@ class HatAdapters(HAT):
         if self.strength < 0 or self.s_max <= 1 or min(self.steps, self.largest, self.clip) <= 0:
             raise ValueError(f"{self.name} needs strength of at least 0, s_max above 1, and steps, largest and clip above 0.")
         sites = self._inserted(model)
-        self.tasks, self.masks, self._used, self._owned = 0, {}, {}, _owned_by(model, sites)
+        self.tasks, self.masks, self._used, self._owned = 0, {}, {}, owned_by(model, sites)
         for n, site in enumerate(sites):
             self.masks[site.name] = UnitMask(site, self.s_max, self.steps, (self.seed, n)).to(next(model.parameters()))
             install(model, site, self.masks[site.name])

@@ -145,7 +145,7 @@ class HAT(Method):
         if self.strength < 0 or self.s_max <= 1 or self.steps < 1 or self.largest <= 0 or self.clip <= 0:
             raise ValueError("HAT needs strength of at least 0, s_max above 1, steps of at least 1, and largest and clip above 0.")
         sites = find_sites(model, None, self.example)
-        self.tasks, self.masks, self._used, self._owned = 0, {}, {}, _owned_by(model, sites)
+        self.tasks, self.masks, self._used, self._owned = 0, {}, {}, owned_by(model, sites)
         like = next(model.parameters())
         for n, site in enumerate(s for s in sites if s.gated):
             self.masks[site.name] = UnitMask(site, self.s_max, self.steps, (self.seed, n)).to(like)
@@ -231,7 +231,7 @@ class _Owned:
     source: str | None
 
 
-def _owned_by(model: nn.Module, sites: list[Site]) -> list[_Owned]:
+def owned_by(model: nn.Module, sites: list[Site]) -> list[_Owned]:
     """Every parameter that tasks share; heads of their own are not shared."""
     found = []
     for site in sites:
