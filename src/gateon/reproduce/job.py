@@ -202,7 +202,7 @@ def differences(job: Job, scale: str) -> list[str]:
         changed += [
             f"{stream}: {name} {_shown(value)} (the paper: {_shown(printed.get(name, 'its default'))})."
             for name, value in own.items()
-            if stream in full.streams and value != printed.get(name)
+            if stream in (full.streams or job.streams) and value != printed.get(name)
         ]
     for name, value in size.narrow.items():
         labels = ", ".join(row.label for row in job.rows if row.narrow)
