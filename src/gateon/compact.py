@@ -51,8 +51,8 @@ class Cut:
         if not cut:
             return tensor.detach().clone()
         channels_last = tensor.dim() == 4 and not tensor.is_contiguous() and tensor.is_contiguous(memory_format=torch.channels_last)
-        for axis, indices in cut.items():
-            tensor = tensor.index_select(axis, indices)
+        for axis in sorted(cut):  # whole rows first: the columns are then taken from what is left of them
+            tensor = tensor.index_select(axis, cut[axis])
         return tensor.detach().contiguous(memory_format=torch.channels_last) if channels_last else tensor.detach()
 
     def put(self, name: str, whole: Tensor, part: Tensor) -> None:

@@ -114,7 +114,7 @@ CONVOLUTION: tuple[Job, ...] = (
         differences=(
             "20 tasks of 5 classes, as in the works the paper compares with; its text speaks of 20 tasks of class pairs.",
             "One head for all tasks unless the row says otherwise, labels within a task.",
-            "Statistics of norms are per task in the rows that need the task label at test, and shared in the others.",
+            "Statistics of norms are per task, but for joint training, which has one set for all.",
             "The first convolution has 128 channels at a width of 10, and as many in proportion at others.",
             OWN_EPSILON,
             TEST_DATA,
