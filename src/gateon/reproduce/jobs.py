@@ -40,7 +40,7 @@ LARGE_HUNDRED: Fields = {**FULL, "tasks": 100, "hidden": WIDE, "batch": 500, "de
 PRINTED_HUNDRED: Fields = {**FULL, "tasks": 100, "hidden": WIDE, "steps": 3000, "batch": 1000, "evaluate": "all"}
 HUNDRED = {
     "quick": Scale(SMALL_HUNDRED, seeds=1, alone=5),
-    "cpu": Scale({**LARGE_HUNDRED, **MIDDLE, "steps": 60}, seeds=1, alone=1, narrow=NARROW, columns=("best",)),
+    "cpu": Scale({**LARGE_HUNDRED, **MIDDLE, "steps": 60, "evaluate": 25}, seeds=1, alone=1, narrow=NARROW, columns=("best",)),
     "paper": Scale(PRINTED_HUNDRED, seeds=1),
 }
 # Where tasks are related more steps help, and half the density pays for them; five hundred tasks want sparser sub-networks, which
@@ -169,7 +169,7 @@ JOBS: dict[str, Job] = {
                     streams=(PERMUTED,),
                     columns=("known",),
                     times=5,
-                    where={"cpu": {"density": 0.05, "steps": 200, "batch": 400}},
+                    where={"cpu": {"density": 0.05, "steps": 200, "batch": 400, "evaluate": 250}},
                 ),
             ),
             THREE,
