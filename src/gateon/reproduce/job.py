@@ -65,6 +65,7 @@ class Scale:
         fields: of the `Specification`.
         seeds: how many.
         alone: how many tasks are also learned alone, for the accuracy deviation; None for all.
+        plain: fields of the networks that learn alone, where other settings than the method's are best for them.
         narrow: fields of rows that cannot leave out units and so would take too long.
         columns: those that are run unless others are asked for; all if empty.
         streams: likewise the streams, each with fields that hold there alone; all if empty.
@@ -73,6 +74,7 @@ class Scale:
     fields: Fields
     seeds: int = 1
     alone: int | None = None
+    plain: Fields = field(default_factory=dict)
     narrow: Fields = field(default_factory=dict)
     columns: tuple[str, ...] = ()
     streams: Mapping[str, Fields] = field(default_factory=dict)
@@ -213,6 +215,9 @@ def differences(job: Job, scale: str) -> list[str]:
             changed.append(f"{row.label}: {', '.join(parts)}; in brackets what scale paper has.")
     if size.alone is not None and job.measures and "accuracy_deviation" in job.measures:
         changed.append(f"The accuracy deviation is against networks that learned one of the first {size.alone} tasks each.")
+    if size.plain and any("deviation" in measure for measure in job.measures):
+        others = ", ".join(f"{name} {_shown(value)}" for name, value in size.plain.items())
+        changed.append(f"Networks that learn one task each have {others}.")
     return [*job.differences, *changed]
 
 

@@ -16,7 +16,7 @@ from ..compare import alone, learn
 from ..record import Record, environment
 from ..run import Progress
 from ..specification import METHODS, Specification
-from .job import Cell, Fields, Job, cells, differences, folder_of, settings
+from .job import Cell, Fields, Job, Scale, cells, differences, folder_of, settings
 from .measures import INSIDE, SERIES, keep_inside, measures, reset_peak
 from .show import table
 
@@ -62,7 +62,7 @@ def reproduce(
     try:
         for cell, specification in _each(wanted, seeds or size.seeds):
             try:
-                _run(job, specification, folder, size.alone, progress())
+                _run(job, specification, folder, size, progress())
             except (FloatingPointError, MemoryError) as reason:  # a result too, and no reason to lose the others
                 failed[cell.place] = str(reason)
     finally:
@@ -126,7 +126,7 @@ def _is_whole(place: Path) -> bool:
     return (place / "record.json").exists() and (place / INSIDE).exists()
 
 
-def _run(job: Job, specification: Specification, folder: Path, tasks_alone: int | None, progress: Progress | None) -> None:
+def _run(job: Job, specification: Specification, folder: Path, size: Scale, progress: Progress | None) -> None:
     """One run, if it is not finished, with what is kept beside it."""
     if _finished(job, specification, folder):
         return
@@ -139,7 +139,7 @@ def _run(job: Job, specification: Specification, folder: Path, tasks_alone: int 
     if not _is_whole(place):
         _learn(specification, place, progress)
     if "accuracy_deviation" in job.measures and specification.method != "isolated":
-        plain = _isolated(specification, tasks_alone)
+        plain = _isolated(specification, size)
         own = folder_of(plain, folder)
         if not _is_whole(own):
             _learn(plain, own, progress)
@@ -147,13 +147,13 @@ def _run(job: Job, specification: Specification, folder: Path, tasks_alone: int 
         _write_json({"accuracy": apart.immediate(), "macro_f1": apart.immediate("macro_f1")}, place / "alone.json")
 
 
-def _isolated(specification: Specification, tasks: int | None) -> Specification:
+def _isolated(specification: Specification, size: Scale) -> Specification:
     """The same for networks that learn one task each, where asked for the first tasks only.
 
     As `compare.isolated_record` has it, but kept where a row of isolated networks finds it: they take long.
     """
-    plain = alone(specification)
-    return plain if tasks is None else replace(plain, tasks=min(tasks, specification.tasks or tasks))
+    plain = replace(alone(specification), **size.plain)
+    return plain if size.alone is None else replace(plain, tasks=min(size.alone, specification.tasks or size.alone))
 
 
 def _learn(specification: Specification, place: Path, progress: Progress | None) -> None:
