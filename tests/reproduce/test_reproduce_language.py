@@ -8,6 +8,7 @@ from gateon import pretrained
 from gateon.reproduce import JOBS, cells, plan, read, reproduce
 from gateon.reproduce.claims import CLAIMS, TARGETS
 from gateon.reproduce.job import differences, folder_of, settings
+from gateon.reproduce.make import isolated_of
 from gateon.reproduce.paper import LANGUAGE, LANGUAGE_TRANSFER, TEXTS
 from gateon.specification import METHODS
 
@@ -96,6 +97,16 @@ def test_the_scales_are_what_they_say():
     said = differences(TABLE, "cpu")
     assert f"asc: limit {asc.limit} (the paper: None)." in said
     assert "model: minilm (the paper: bert-base-uncased)." in said
+
+
+@pytest.mark.parametrize("stream", TEXTS)
+def test_networks_apart_are_those_of_the_row_isolated_and_have_their_own_rate(stream, tmp_path):
+    ours, alone = (cells(TABLE, "cpu", rows=[row], streams=[stream])[0].specification for row in ("n-GateON", "Isolated"))
+    assert alone.lr < ours.lr and alone.lr == cells(TABLE, "cpu", rows=["EWC"], streams=[stream])[0].specification.lr
+    apart = isolated_of(ours, TABLE.scale("cpu"))
+    assert folder_of(apart, tmp_path) == folder_of(alone, tmp_path)
+    assert f"Networks that learn one task each have lr {alone.lr}." in differences(TRANSFER, "cpu")
+    assert not any("learn one task each" in said for said in differences(TABLE, "cpu"))
 
 
 def test_every_row_of_the_paper_has_one_of_ours():

@@ -20,7 +20,7 @@ from .job import Cell, Fields, Job, Scale, cells, differences, folder_of, settin
 from .measures import INSIDE, SERIES, keep_inside, measures, reset_peak
 from .show import table
 
-__all__ = ["OUT", "RESULTS", "plan", "read", "reproduce"]
+__all__ = ["OUT", "RESULTS", "isolated_of", "plan", "read", "reproduce"]
 
 Entry = dict[str, Any]
 OUT, RESULTS = Path("runs/reproduce"), Path("results")
@@ -139,7 +139,7 @@ def _run(job: Job, specification: Specification, folder: Path, size: Scale, prog
     if not _is_whole(place):
         _learn(specification, place, progress)
     if "accuracy_deviation" in job.measures and specification.method != "isolated":
-        plain = _isolated(specification, size)
+        plain = isolated_of(specification, size)
         own = folder_of(plain, folder)
         if not _is_whole(own):
             _learn(plain, own, progress)
@@ -147,7 +147,7 @@ def _run(job: Job, specification: Specification, folder: Path, size: Scale, prog
         _write_json({"accuracy": apart.immediate(), "macro_f1": apart.immediate("macro_f1")}, place / "alone.json")
 
 
-def _isolated(specification: Specification, size: Scale) -> Specification:
+def isolated_of(specification: Specification, size: Scale) -> Specification:
     """The same for networks that learn one task each, where asked for the first tasks only.
 
     As `compare.isolated_record` has it, but kept where a row of isolated networks finds it: they take long.
