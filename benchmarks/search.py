@@ -2,7 +2,7 @@
 
     python benchmarks/search.py permuted-mnist per-parameter
 
-784-2000-2000-10, five tasks of 250 batches of 1000, full MNIST, one seed. Rows that are in the record already are not run again.
+784-2000-2000-10, five tasks of 250 batches of 1000 (or as many images in other batches), full MNIST, one seed. Rows that are in the record already are not run again.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from gateon.models import mlp
 from gateon.run import run
 from gateon.streams import open as open_stream
 
-STEPS, BATCH = 250, 1000
+IMAGES = 250_000  # of a task, whatever the batch
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,7 @@ class Setting:
     power: int = 1
     head: bool = False
     lr: float = 5e-3
+    batch: int = 1000
     warm_up: int = 0
     schedule: Literal["cosine", "linear", "constant"] = "cosine"
     label_smoothing: float = 0.1
@@ -55,6 +56,10 @@ class Setting:
     unit_length: bool = False
     norm: Literal["context", "batch", "none"] = "context"
     prefer_available: float = 0.0
+
+    @property
+    def steps(self) -> int:
+        return IMAGES // self.batch
 
 
 VARIED: dict[str, list[Any]] = {
@@ -70,6 +75,7 @@ VARIED: dict[str, list[Any]] = {
     "power": [2],
     "head": [True],
     "lr": [2e-3, 1e-2],
+    "batch": [500, 2000],
     "warm_up": [25],
     "schedule": ["linear", "constant"],
     "input_dropout": [0.1],
@@ -116,7 +122,7 @@ def network(setting: Setting) -> nn.Sequential:
 def factor(setting: Setting, step: int) -> float:
     if step < setting.warm_up:
         return (step + 1) / setting.warm_up
-    left = 1 - (step - setting.warm_up) / (STEPS - setting.warm_up)
+    left = 1 - (step - setting.warm_up) / (setting.steps - setting.warm_up)
     return {"cosine": 0.5 - 0.5 * math.cos(math.pi * left), "linear": left, "constant": 1.0}[setting.schedule]
 
 
@@ -146,7 +152,7 @@ def measured(stream: str, setting: Setting, tasks: int) -> dict[str, float]:
         schedule=lambda optimizer: LambdaLR(optimizer, partial(factor, setting)),
         loss=partial(F.cross_entropy, label_smoothing=setting.label_smoothing),
     )
-    record = run(made, learner, steps=STEPS, batch=BATCH, part="validation")
+    record = run(made, learner, steps=setting.steps, batch=setting.batch, part="validation")
     frozen = record.availability[-1].values()
     return {
         "continual": record.summary["continual_accuracy"],
@@ -182,7 +188,14 @@ def main() -> None:
             continue
         rows.append({"label": label} | measured(options.stream, setting, options.tasks))
         print({key: round(value, 4) if isinstance(value, float) else value for key, value in rows[-1].items()}, flush=True)
-        settings = {"tasks": options.tasks, "steps": STEPS, "batch": BATCH, "hidden": [2000, 2000], "part": "validation", "seed": 0}
+        settings = {
+            "tasks": options.tasks,
+            "steps": base.steps,
+            "batch": base.batch,
+            "hidden": [2000, 2000],
+            "part": "validation",
+            "seed": 0,
+        }
         command = f"python benchmarks/search.py {options.stream} {options.view} --tasks {options.tasks}"
         measure.write(name, settings | {"base": vars(base)}, rows, command)
 
