@@ -2,7 +2,8 @@
 
     python benchmarks/search.py permuted-mnist per-parameter
 
-784-2000-2000-10, five tasks of 250 batches of 1000 (or as many images in other batches), full MNIST, one seed. Rows that are in the record already are not run again.
+784-2000-2000-10, five tasks of 250 batches of 1000 (or as many images in other batches), full MNIST, one seed. Rows that are in the
+record already are not run again.
 """
 
 from __future__ import annotations
