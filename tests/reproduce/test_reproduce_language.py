@@ -97,6 +97,7 @@ def test_the_scales_are_what_they_say():
     said = differences(TABLE, "cpu")
     assert f"asc: limit {asc.limit} (the paper: None)." in said
     assert "model: minilm (the paper: bert-base-uncased)." in said
+    assert "EWC: lr 0.0001 (5e-05); in brackets what scale paper has." in said
 
 
 @pytest.mark.parametrize("stream", TEXTS)

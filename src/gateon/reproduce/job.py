@@ -211,7 +211,8 @@ def differences(job: Job, scale: str) -> list[str]:
         changed.append(f"{name}: {_shown(value)} in the rows {labels}, which would take too long at full size.")
     for row in job.rows:
         if scale in row.where:
-            parts = (f"{name} {_shown(v)} ({_shown(row.fields.get(name, 'its default'))})" for name, v in row.where[scale].items())
+            printed = dict(full.fields) | dict(row.fields)
+            parts = (f"{name} {_shown(v)} ({_shown(printed.get(name, 'its default'))})" for name, v in row.where[scale].items())
             changed.append(f"{row.label}: {', '.join(parts)}; in brackets what scale paper has.")
     if size.alone is not None and job.measures and "accuracy_deviation" in job.measures:
         changed.append(f"The accuracy deviation is against networks that learned one of the first {size.alone} tasks each.")

@@ -18,7 +18,7 @@ WIDE = (5000,) * 4
 MIDDLE: Fields = {"hidden": (1000,) * 4, "density": 0.25}
 NARROW: Fields = {"hidden": (500,) * 4, "density": 0.25}
 
-# As many images in twice as many steps: better on validation data of related tasks. Permuted ones keep to the budget of the target.
+# As many images in twice as many steps: better on validation data of rotated tasks, and taken for shuffled ones too.
 SMALLER: Fields = {"steps": 500, "batch": 500}
 TEN = {
     "quick": Scale({**QUICK, "tasks": 5, "hidden": (300, 300), "steps": 60}, seeds=1),
@@ -43,8 +43,8 @@ HUNDRED = {
     "cpu": Scale({**LARGE_HUNDRED, **MIDDLE, "steps": 60, "evaluate": 25}, seeds=1, alone=1, narrow=NARROW, columns=("best",)),
     "paper": Scale(PRINTED_HUNDRED, seeds=1),
 }
-# Where tasks are related more steps help, and half the density pays for them; five hundred tasks want sparser sub-networks, which
-# are as good and overlap less. By validation data of four to twelve tasks.
+# More steps help on rotated tasks, and half the density pays for them: by validation data of six and twelve of them, and taken for
+# shuffled ones too. Sparser sub-networks overlap less, and were as good on four permuted tasks: so for five hundred.
 LONGER: Fields = {"density": 0.05, "steps": 500}
 FAR = {
     "quick": Scale(SMALL_HUNDRED, seeds=1),
