@@ -1,4 +1,4 @@
-"""Settings of every method compared: five trials each, on validation data of the first three tasks of two streams.
+"""Settings of every method compared: seven trials each, on validation data of the first three tasks of two streams.
 
     python benchmarks/search_methods.py [--methods ewc,si] [--streams permuted-mnist]
 
@@ -39,9 +39,13 @@ def _plain(*trials: tuple[float, str]) -> list[Trial]:
 
 
 EWC = _penalty(
-    (30.0, 2e-3, "context"), (100.0, 2e-3, "context"), (300.0, 2e-3, "context"), (100.0, 5e-3, "context"), (100.0, 3e-3, "none")
+    *((30.0, 2e-3, "context"), (100.0, 2e-3, "context"), (300.0, 2e-3, "context"), (100.0, 5e-3, "context"), (100.0, 3e-3, "none")),
+    *((200.0, 5e-3, "context"), (1000.0, 2e-3, "context")),
 )
-SI = ((10.0, 2e-3, "none"), (100.0, 2e-3, "none"), (30.0, 2e-3, "context"), (100.0, 2e-3, "context"), (300.0, 2e-3, "context"))
+SI = _penalty(
+    *((10.0, 2e-3, "none"), (100.0, 2e-3, "none"), (30.0, 2e-3, "context"), (100.0, 2e-3, "context"), (300.0, 2e-3, "context")),
+    *((100.0, 5e-3, "context"), (1000.0, 2e-3, "context")),
+)
 GATEON = ("lr", "rate", "density")
 MASKS: list[Trial] = [
     {"lr": 5e-3},
@@ -49,24 +53,38 @@ MASKS: list[Trial] = [
     {"lr": 0.3, "optimizer": "plain"},
     {"lr": 1.0, "optimizer": "plain"},
     {"lr": 0.3, "optimizer": "plain", "strength": 0.1},
+    {"lr": 2.0, "optimizer": "plain"},
+    {"lr": 1.0, "optimizer": "plain", "strength": 0.1},
 ]
-PLAIN = ((1e-3, "none"), (3e-3, "none"), (2e-3, "context"), (5e-3, "context"), (1e-2, "context"))
-TOGETHER = ((1e-3, "none"), (2e-3, "none"), (4e-3, "none"), (8e-3, "none"), (5e-3, "context"))
+PLAIN = _plain(
+    *((1e-3, "none"), (3e-3, "none"), (2e-3, "context"), (5e-3, "context"), (1e-2, "context"), (1e-3, "context"), (3e-3, "context"))
+)
+TOGETHER = _plain(
+    *((1e-3, "none"), (2e-3, "none"), (4e-3, "none"), (8e-3, "none"), (5e-3, "context"), (1.6e-2, "none"), (2e-3, "context"))
+)
 
 TRIALS: dict[str, list[Trial]] = {
     "n-gateon": _grid(
-        (5e-3, 0.01, 0.25), (1e-2, 0.01, 0.25), (1e-2, 0.01, 0.4), (2e-2, 0.01, 0.4), (1e-2, 0.03, 0.4), names=GATEON
+        *((5e-3, 0.01, 0.25), (1e-2, 0.01, 0.25), (1e-2, 0.01, 0.4), (2e-2, 0.01, 0.4), (1e-2, 0.03, 0.4)),
+        *((4e-2, 0.01, 0.4), (8e-2, 0.01, 0.4)),
+        names=GATEON,
     ),
-    "p-gateon": _grid((5e-3, 0.03, 0.25), (1e-2, 0.03, 0.25), (1e-2, 0.03, 0.4), (2e-2, 0.03, 0.4), (1e-2, 0.1, 0.4), names=GATEON),
+    "p-gateon": _grid(
+        *((5e-3, 0.03, 0.25), (1e-2, 0.03, 0.25), (1e-2, 0.03, 0.4), (2e-2, 0.03, 0.4), (1e-2, 0.1, 0.4)),
+        *((4e-2, 0.03, 0.4), (8e-2, 0.03, 0.4)),
+        names=GATEON,
+    ),
     "ewc": EWC,
     "ewc-online": EWC,
-    "si": _penalty(*SI),
+    "si": SI,
     "xdg": [
         {"lr": 5e-3},
         {"lr": 1e-2},
         {"lr": 5e-3, "settings": "off=0.6"},
         {"lr": 1e-2, "settings": "off=0.6"},
         {"lr": 3e-3, "norm": "none", "settings": "off=0.6"},
+        {"lr": 5e-3, "settings": "off=0.7"},
+        {"lr": 2e-2},
     ],
     "xdg+si": [
         {"lr": 5e-3, "strength": 10.0},
@@ -74,6 +92,8 @@ TRIALS: dict[str, list[Trial]] = {
         {"lr": 5e-3, "strength": 100.0, "settings": "off=0.6"},
         {"lr": 5e-3, "strength": 1000.0, "settings": "off=0.6"},
         {"lr": 1e-2, "strength": 100.0},
+        {"lr": 1e-2, "strength": 100.0, "settings": "off=0.6"},
+        {"lr": 1e-2, "strength": 100.0, "settings": "off=0.4"},
     ],
     "rmn": [
         {"lr": 5e-3},
@@ -81,6 +101,8 @@ TRIALS: dict[str, list[Trial]] = {
         {"lr": 5e-3, "settings": "high=0.8"},
         {"lr": 1e-2, "settings": "high=0.8"},
         {"lr": 2e-2, "settings": "high=0.8"},
+        {"lr": 4e-2, "settings": "high=0.8"},
+        {"lr": 2e-2},
     ],
     "dendrites": [
         {"lr": 1e-3, "norm": "none"},
@@ -88,6 +110,8 @@ TRIALS: dict[str, list[Trial]] = {
         {"lr": 3e-3, "norm": "none", "settings": "on=0.25"},
         {"lr": 3e-3, "norm": "none", "settings": "on=0.5"},
         {"lr": 3e-3, "norm": "none", "settings": "on=0.25,sparsity=0"},
+        {"lr": 5e-3, "norm": "none", "settings": "on=0.25"},
+        {"lr": 3e-4, "norm": "none"},
     ],
     "dendrites+si": [
         {"lr": 1e-3, "norm": "none", "strength": 10.0},
@@ -95,16 +119,34 @@ TRIALS: dict[str, list[Trial]] = {
         {"lr": 3e-3, "norm": "none", "strength": 10.0, "settings": "on=0.25"},
         {"lr": 3e-3, "norm": "none", "strength": 100.0, "settings": "on=0.25"},
         {"lr": 3e-3, "norm": "none", "strength": 1000.0, "settings": "on=0.25"},
+        {"lr": 5e-3, "norm": "none", "strength": 10.0, "settings": "on=0.25"},
+        {"lr": 3e-3, "norm": "none", "strength": 10000.0, "settings": "on=0.25"},
     ],
-    "ogd": [OGD | trial for trial in _plain((0.1, "none"), (0.3, "none"), (0.1, "context"), (0.3, "context"), (1.0, "context"))],
+    "ogd": [
+        OGD | trial
+        for trial in _plain(
+            *(
+                (0.1, "none"),
+                (0.3, "none"),
+                (0.1, "context"),
+                (0.3, "context"),
+                (1.0, "context"),
+                (0.2, "context"),
+                (3.0, "context"),
+            )
+        )
+    ],
     "hat": MASKS,
     "adahat": MASKS,
-    "lwf": _penalty((1.0, 1e-3, "none"), (1.0, 3e-3, "none"), (3.0, 1e-3, "none"), (3.0, 3e-3, "none"), (10.0, 3e-3, "none")),
-    "zoo": _plain(*PLAIN),
-    "replay": _plain(*TOGETHER),
-    "joint": _plain(*TOGETHER),
-    "finetune": _plain(*PLAIN),
-    "isolated": _plain(*PLAIN),
+    "lwf": _penalty(
+        *((1.0, 1e-3, "none"), (1.0, 3e-3, "none"), (3.0, 1e-3, "none"), (3.0, 3e-3, "none"), (10.0, 3e-3, "none")),
+        *((3.0, 6e-3, "none"), (5.0, 1e-3, "none")),
+    ),
+    "zoo": PLAIN,
+    "replay": TOGETHER,
+    "joint": TOGETHER,
+    "finetune": PLAIN,
+    "isolated": PLAIN,
 }
 
 
@@ -169,7 +211,7 @@ def main() -> None:
                 rows.append(place | measured(asked, stream))
                 print({key: round(v, 4) if isinstance(v, float) else v for key, v in rows[-1].items()}, flush=True)
                 chosen = choose(rows)
-                settings = {**COMPARED, "tasks": 3, "part": "validation", "seed": 0, "trials of each method and stream": 5}
+                settings = {**COMPARED, "tasks": 3, "part": "validation", "seed": 0, "trials of each method and stream": 7}
                 measure.write("search-methods", settings, rows, "python benchmarks/search_methods.py")
                 write_chosen(chosen, ROOT / "src" / "gateon" / "reproduce" / "chosen.py")
 
