@@ -38,17 +38,21 @@ def test_every_place_can_be_run(name, scale):
 
 
 def test_fields_of_a_stream_or_a_scale_override_those_of_the_row():
-    row = Row("a", {"method": "ewc", "lr": 1.0, "steps": 7}, where={"split-mnist": {"lr": 2.0}, "cpu": {"steps": 3}})
+    where = {"split-mnist": {"lr": 2.0}, "cpu": {"steps": 3}, "split-mnist at cpu": {"steps": 4}}
+    row = Row("a", {"method": "ewc", "lr": 1.0, "steps": 7}, where=where)
     scales = {"cpu": Scale({"steps": 9}), "paper": Scale({"steps": 9})}
     job = Job("j", "J", (row,), {"permuted-mnist": {}, "split-mnist": {}}, scales, columns={"best": {}})
     found = {(scale, c.stream): (c.specification.lr, c.specification.steps) for scale in scales for c in cells(job, scale)}
     assert found == {
         ("cpu", "permuted-mnist"): (1.0, 3),
-        ("cpu", "split-mnist"): (2.0, 3),
+        ("cpu", "split-mnist"): (2.0, 4),
         ("paper", "permuted-mnist"): (1.0, 7),
         ("paper", "split-mnist"): (2.0, 7),
     }
-    assert differences(job, "cpu") == ["a: steps 3 (7); in brackets what scale paper has."]
+    assert differences(job, "cpu") == [
+        "a: steps 3 (7); in brackets what scale paper has.",
+        "a on split-mnist: steps 4 (7); in brackets what scale paper has.",
+    ]
     assert differences(job, "paper") == []
 
 

@@ -41,7 +41,7 @@ class Row:
         columns: the columns it is run for; all if empty.
         streams: the streams it is run on; all if empty.
         times: how many times as many tasks as the others.
-        where: fields that hold on one stream or at one scale alone, by its name.
+        where: fields that hold on one stream or at one scale alone, by its name, or on one stream at one scale, as "asc at cpu".
         scales: those it is run at; elsewhere the paper's number is shown alone. All if empty.
         narrow: "instead": where a scale has a narrower network for it, it is run with that. "as well": it is a row only there.
     """
@@ -210,10 +210,12 @@ def differences(job: Job, scale: str) -> list[str]:
         labels = ", ".join(row.label for row in job.rows if row.narrow)
         changed.append(f"{name}: {_shown(value)} in the rows {labels}, which would take too long at full size.")
     for row in job.rows:
-        if scale in row.where:
-            printed = dict(full.fields) | dict(row.fields)
-            parts = (f"{name} {_shown(v)} ({_shown(printed.get(name, 'its default'))})" for name, v in row.where[scale].items())
-            changed.append(f"{row.label}: {', '.join(parts)}; in brackets what scale paper has.")
+        printed = dict(full.fields) | dict(row.fields)
+        for place in (scale, *(f"{stream} at {scale}" for stream in job.streams)):
+            if place in row.where:
+                parts = (f"{name} {_shown(v)} ({_shown(printed.get(name, 'its default'))})" for name, v in row.where[place].items())
+                where = f" on {place.removesuffix(f' at {scale}')}" if place != scale else ""
+                changed.append(f"{row.label}{where}: {', '.join(parts)}; in brackets what scale paper has.")
     if size.alone is not None and job.measures and "accuracy_deviation" in job.measures:
         changed.append(f"The accuracy deviation is against networks that learned one of the first {size.alone} tasks each.")
     if size.plain and any("deviation" in measure for measure in job.measures):
@@ -273,7 +275,9 @@ def _specification(job: Job, scale: str, row: Row, column: str, stream: str, cha
         return None
     asked = {"stream": stream} | dict(size.fields) | dict(job.columns[column]) | dict(job.streams[stream])
     asked |= size.streams.get(stream, {})
-    asked |= dict(row.fields) | dict(row.where.get(stream, {})) | dict(row.where.get(scale, {}))
+    asked |= row.fields
+    for place in (stream, scale, f"{stream} at {scale}"):
+        asked |= row.where.get(place, {})
     if row.narrow:
         asked |= size.narrow
     asked |= changes
