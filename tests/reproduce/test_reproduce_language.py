@@ -133,11 +133,11 @@ OURS = [claim for claim in TARGETS if claim.text.split(":")[0] in TEXTS]
 
 
 def test_the_targets_are_met_and_missed_by_what_records_say():
-    assert len(OURS) == 9 and all(claim.check({}).holds is None for claim in OURS)
-    good = found(**{"n-GateON": 0.9, "MTL (joint)": 0.92, "Naive (finetune)": 0.6})
+    assert len(OURS) == 10 and all(claim.check({}).holds is None for claim in OURS)
+    good = found(**{"n-GateON": 0.9, "MTL (joint)": 0.92, "Naive (finetune)": 0.6, "Naive, a head for every task": 0.5})
     assert all(claim.check(good).holds for claim in OURS)
-    bad = found(**{"n-GateON": 0.8, "MTL (joint)": 0.92, "Naive (finetune)": 0.75})
-    assert [claim.check(bad).holds for claim in OURS] == [False] * 5 + [True] * 4
+    bad = found(**{"n-GateON": 0.8, "MTL (joint)": 0.92, "Naive (finetune)": 0.75, "Naive, a head for every task": 0.75})
+    assert [claim.check(bad).holds for claim in OURS] == [False] * 6 + [True] * 4
 
 
 def test_the_best_two_are_those_of_the_numbers():

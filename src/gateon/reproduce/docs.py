@@ -81,14 +81,16 @@ def _claims(found: Mapping[str, Found]) -> list[str]:
         findings = {scale: claim.check(contents) for scale, contents in found.items()}
         scale = next((scale for scale, finding in findings.items() if finding.holds is not None), None)
         finding = NOT_MEASURED if scale is None else findings[scale]
-        lines.append(f"| {claim.text} | {finding.figure} | {scale or '-'} | {VERDICT[finding.holds]} |")
+        verdict = VERDICT[finding.holds] + (f": {claim.cause}" if claim.cause and finding.holds is False else "")
+        lines.append(f"| {claim.text} | {finding.figure} | {scale or '-'} | {verdict} |")
     return lines
 
 
 def _targets(found: Found) -> list[str]:
     lines = ["| | the paper | at least | ours | |", "|---|---|---|---|---|"]
     for row in (_as_row(claim, found) for claim in TARGETS):
-        lines.append(f"| {row['target']} | {row['paper']} | {row['wanted']} | {row['ours']} | {row['met']} |")
+        met = f"{row['met']}: {row['cause']}" if row["cause"] else row["met"]
+        lines.append(f"| {row['target']} | {row['paper']} | {row['wanted']} | {row['ours']} | {met} |")
     return lines
 
 
@@ -100,6 +102,7 @@ def _as_row(claim: Claim, found: Found) -> dict[str, str]:
         "wanted": claim.wanted,
         "ours": finding.figure,
         "met": MET[finding.holds],
+        "cause": claim.cause if finding.holds is False else "",
     }
 
 
