@@ -49,6 +49,7 @@ CHANGES = {
     "dropout": 0.2,
     "density": 0.5,
     "start": 0.5,
+    "steepness": 10.0,
     "rate": 0.1,
     "epsilon": 0.25,
     "floor": 0.01,

@@ -93,6 +93,7 @@ class Specification:
         dropout: share of its hidden units that are.
         density: share of units whose gate starts open.
         start: gain at which open gates start, above 0 and below 1; None for the preset's.
+        steepness: gains are those of steepness times a gate's weight: above 1 gates learn faster than weights.
         rate: eta_A, how fast relevance freezes; one number, or patterns of site names such as first=0.04,*=0.004.
         epsilon: relevance below it unfreezes.
         floor: least availability.
@@ -155,6 +156,7 @@ class Specification:
     dropout: float = 0.0
     density: float | None = None
     start: float | None = None
+    steepness: float | None = None
     rate: float | str | None = None
     epsilon: float | None = None
     floor: float | None = None
@@ -281,7 +283,10 @@ class Specification:
                 raise ValueError(f"The method {self.method} has no {name}: leave it out.")
         text = is_text(self.stream)
         base = preset("language" if text else self.preset, "parameter" if self.method == "p-gateon" else "unit")
-        names = ("density", "start", "epsilon", "floor", "relevance", "apply", "obstruct_head", "prefer", "gate_penalty")
+        names = (
+            *("density", "start", "steepness", "epsilon", "floor", "relevance"),
+            *("apply", "obstruct_head", "prefer", "gate_penalty"),
+        )
         asked = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
         rate = RATES.get(self.chosen_network(), base.rate) if self.rate is None else self.rate
         method: GateON = replace(base, **asked, rate=_rates(rate) if isinstance(rate, str) else rate, seed=self.seed)

@@ -294,7 +294,7 @@ def _settled(specification: Specification) -> Specification:
     method = specification.make_method()
     if not isinstance(method, GateON):
         return specification
-    names = {f.name for f in fields(Specification)} & {f.name for f in fields(GateON)} - {"seed"}
+    names = {f.name for f in fields(Specification)} & {f.name for f in fields(GateON)} - {"seed", "steepness"}
     values = {name: getattr(method, name) for name in names}
     plain = {name: value for name, value in values.items() if isinstance(value, bool | int | float | str)}
     if isinstance(method.start, str):  # a word is the preset's; an option of that name is a number
