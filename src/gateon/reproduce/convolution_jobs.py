@@ -73,7 +73,7 @@ WIDE: Mapping[str, Scale] = {
     ),
 }
 TABLE_CIFAR = (
-    replace(GATEON[0], where={"cpu": {**STEEP, "rate": 0.02}}),
+    replace(GATEON[0], where={"cpu": {**STEEP, "rate": 0.03}}),
     replace(GATEON[1], where={"cpu": {**STEEP, "density": 0.75, "rate": 0.3}}),
     Row("EWC", {"method": "ewc"}),
     Row("SI", {"method": "si"}),
