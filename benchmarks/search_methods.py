@@ -93,7 +93,7 @@ TRIALS: dict[str, list[Trial]] = {
         {"lr": 5e-3, "strength": 1000.0, "settings": "off=0.6"},
         {"lr": 1e-2, "strength": 100.0},
         {"lr": 1e-2, "strength": 100.0, "settings": "off=0.6"},
-        {"lr": 1e-2, "strength": 100.0, "settings": "off=0.4"},
+        {"lr": 1e-2, "strength": 1000.0, "settings": "off=0.6"},
     ],
     "rmn": [
         {"lr": 5e-3},
