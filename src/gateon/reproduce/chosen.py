@@ -37,7 +37,7 @@ CHOSEN: dict[str, dict[str, Mapping[str, Any]]] = {
         "split-mnist": {"lr": 0.02},
     },
     "xdg+si": {
-        "permuted-mnist": {"lr": 0.01, "strength": 100.0, "settings": "off=0.4"},
+        "permuted-mnist": {"lr": 0.01, "strength": 100.0, "settings": "off=0.6"},
         "split-mnist": {"lr": 0.01, "strength": 100.0, "settings": "off=0.6"},
     },
     "rmn": {
