@@ -75,7 +75,9 @@ WIDE: Mapping[str, Scale] = {
 TABLE_CIFAR = (
     replace(GATEON[0], where={"cpu": {**STEEP, "rate": 0.03}}),
     replace(GATEON[1], where={"cpu": {**STEEP, "density": 0.75, "rate": 0.3}}),
-    Row("EWC", {"method": "ewc"}, where={"cpu": {"strength": 1000.0}}),  # with the usual 100 it forgets here
+    Row(
+        "EWC", {"method": "ewc"}, where={"cpu": {"strength": 1000.0, "settings": "samples=200"}}
+    ),  # with the usual 100 it forgets here
     Row("SI", {"method": "si"}),
     Row("RMN", {"method": "rmn"}),
     Row("HAT", {"method": "hat"}),
