@@ -173,8 +173,9 @@ def test_every_method_with_every_preset_learns_a_batch(method, preset):
 
 
 def test_options_of_the_method_go_before_the_preset():
-    method = Specification("split-mnist", preset="paper", density=0.75, apply="switch", seed=4).make_method()
-    assert (method.density, method.apply, method.seed, method.epsilon, method.obstruct_head) == (0.75, "switch", 4, 0.0, True)
+    method = Specification("split-mnist", preset="paper", density=0.75, steepness=10.0, apply="switch", seed=4).make_method()
+    assert (method.density, method.steepness, method.apply, method.seed) == (0.75, 10.0, "switch", 4)
+    assert (method.epsilon, method.obstruct_head) == (0.0, True)
 
 
 def test_the_seed_makes_the_network():

@@ -32,6 +32,10 @@ __all__ = ["CLAIMS", "TARGETS", "Claim"]
 
 SATURATED = 1.0  # points of immediate accuracy between the first and the last tenth of the tasks
 SIMILAR = 1.0  # points within which accuracies count as similar
+FALLS_ON_AVERAGE = (
+    "relevance has a mean of one over a layer, so that with an epsilon below 1 availability falls on average; it falls everywhere "
+    "where relevance is spread over most of the few units in use, as in our sub-networks"
+)
 GATEON = ("n-GateON 0", "n-GateON 0.5", "n-GateON 1", "p-GateON 0", "p-GateON 0.5")
 
 
@@ -192,7 +196,11 @@ CLAIMS: tuple[Claim, ...] = (
         "Neither alone competes with both.",
         all_of(*(ordered("table-ablation", s, ("Gating only", "p-GateON 0")) for s in (PERMUTED, ROTATED, SHUFFLED))),
     ),
-    Claim("n-GateON with epsilon 0 saturates over 100 permuted tasks, with 0.5 and 1 it does not.", _saturation("figure-epsilon")),
+    Claim(
+        "n-GateON with epsilon 0 saturates over 100 permuted tasks, with 0.5 and 1 it does not.",
+        _saturation("figure-epsilon"),
+        cause=FALLS_ON_AVERAGE,
+    ),
     Claim(
         "p-GateON saturates less than n-GateON (epsilon 0, continual accuracy).",
         ordered("table-ablation", PERMUTED, ("n-GateON 0", "p-GateON 0")),
@@ -245,10 +253,10 @@ def _hundred(stream: str, wanted: float, numbers: Numbers, row: str, column: str
     return Claim(text, at_least("table-hundred", stream, wanted, column=column), _printed(numbers, row, stream), f"{wanted:g}")
 
 
-def _ten(stream: str, wanted: float, measure: str, name: str, paper: str = "-", *, at_most: bool = False) -> Claim:
+def _ten(stream: str, wanted: float, measure: str, name: str, paper: str = "-", *, at_most: bool = False, cause: str = "") -> Claim:
     words = f"{'at most ' if at_most else ''}{wanted:g}"
     check = at_least("table-1", stream, wanted, measure, at_most=at_most)
-    return Claim(f"{stream.removesuffix('-mnist')}, ten tasks: {name}", check, paper, words)
+    return Claim(f"{stream.removesuffix('-mnist')}, ten tasks: {name}", check, paper, words, cause)
 
 
 def _rotated_cnn(wanted: float, measure: str, name: str, paper: str = "-", *, at_most: bool = False) -> Claim:
@@ -256,17 +264,18 @@ def _rotated_cnn(wanted: float, measure: str, name: str, paper: str = "-", *, at
     return Claim(f"rotated, with convolutions: {name}", check, paper, f"{'at most ' if at_most else ''}{wanted:g}")
 
 
-def _cifar(other: str, least: float, paper: str = "-") -> Claim:
-    """n-GateON's continual accuracy on split CIFAR-100 less that of another row."""
-    check = leads("table-cifar", CIFAR, "n-GateON", other, least)
-    return Claim(f"split CIFAR-100, 20 tasks: n-GateON less {other}, points", check, paper, f"{least:+g}")
+def _cifar(row: str, other: str, least: float, paper: str = "-") -> Claim:
+    """A row's continual accuracy on split CIFAR-100 less that of another."""
+    check = leads("table-cifar", CIFAR, row, other, least)
+    cause = UNITS_USED_UP if row == "n-GateON" else ""
+    return Claim(f"split CIFAR-100, 20 tasks: {row} less {other}, points", check, paper, f"{least:+g}", cause)
 
 
-def _texts(stream: str, other: str, least: float, printed: str) -> Claim:
-    """The same on texts."""
+def _texts(stream: str, other: str, least: float, printed: str, cause: str = "") -> Claim:
+    """That of n-GateON on texts less that of another."""
     ours, theirs = (LANGUAGE[row][stream]["continual_accuracy"] for row in ("n-GateON 0", printed))
     check = leads("table-language", stream, "n-GateON", other, least)
-    return Claim(f"{stream}: n-GateON less {other}, points", check, f"{ours - theirs:+.1f}", f"{least:+g}")
+    return Claim(f"{stream}: n-GateON less {other}, points", check, f"{ours - theirs:+.1f}", f"{least:+g}", cause)
 
 
 def _texts_forgotten(stream: str) -> Claim:
@@ -279,8 +288,10 @@ def _texts_forgotten(stream: str) -> Claim:
     )
 
 
-def _printed_lead(other: str) -> str:
-    ours, theirs = (TABLE_CIFAR[row][CIFAR]["continual_accuracy"] for row in ("n-GateON 0", other))
+def _printed_lead(row: str, other: str) -> str:
+    if other not in TABLE_CIFAR:
+        return "-"
+    ours, theirs = (TABLE_CIFAR[one][CIFAR]["continual_accuracy"] for one in (f"{row} 0", other))
     return f"{ours - theirs:+.1f}"
 
 
@@ -289,6 +300,13 @@ def _native(row: str, level: float) -> Claim:
     check = at_least("table-native", PERMUTED, level - 1, "final_accuracy", column="native", rows=(row,))
     return Claim(f"permuted, ten tasks, {row} in its own protocol: final accuracy", check, f"{level:g} published", f"{level - 1:g}")
 
+
+FIRST_TASK_ONLY = "only the first task is compared, before anything can have been transferred"
+UNITS_USED_UP = "so small a network has too few units to freeze whole ones for twenty tasks; per parameter there is room"
+SAME_LABELS = (
+    "with one head for all tasks a label means the same in each, and fine-tuning forgets nothing; published numbers have a head "
+    "for every task, as in the next row"
+)
 
 ORDER = ("Obstruction only", "Vanilla", "Gating only", "p-GateON 0")
 
@@ -299,7 +317,7 @@ TARGETS: tuple[Claim, ...] = (
     _ten(
         ROTATED, 98.2, "continual_accuracy", "continual accuracy", f"{_printed(TABLE_1, 'p-GateON 0', ROTATED)} with convolutions"
     ),
-    _ten(ROTATED, 0.0, "accuracy_deviation", "accuracy deviation"),
+    _ten(ROTATED, 0.0, "accuracy_deviation", "accuracy deviation", cause=FIRST_TASK_ONLY),
     _ten(SPLIT, 99.7, "continual_accuracy", "continual accuracy", f"{_printed(TABLE_1, 'p-GateON 0', SPLIT)} with convolutions"),
     _ten(SHUFFLED, 98.0, "continual_accuracy", "continual accuracy"),
     _hundred(PERMUTED, 97.4, FED, "p-GateON 0", "known"),
@@ -312,7 +330,7 @@ TARGETS: tuple[Claim, ...] = (
         wanted="96",
     ),
     Claim("ablations, permuted: " + " < ".join(ORDER), ordered("table-ablation", PERMUTED, ORDER), "yes", "yes"),
-    Claim("epsilon: n 0 saturates, n 0.5 and n 1 do not", _saturation("figure-epsilon"), "yes", "yes"),
+    Claim("epsilon: n 0 saturates, n 0.5 and n 1 do not", _saturation("figure-epsilon"), "yes", "yes", FALLS_ON_AVERAGE),
     *(_native(row, numbers[PERMUTED]["final_accuracy"]) for row, numbers in PUBLISHED.items()),
     Claim(
         "split, two convolutions of 32: continual accuracy",
@@ -323,11 +341,14 @@ TARGETS: tuple[Claim, ...] = (
     _rotated_cnn(99.0, "continual_accuracy", "continual accuracy", f"{_printed(CNN_FED, 'n-GateON 0', ROTATED)} of 100 tasks"),
     _rotated_cnn(0.1, "forgetting_rate", "forgetting rate", at_most=True),
     _rotated_cnn(0.0, "accuracy_deviation", "accuracy deviation"),
-    _cifar("Isolated", -1.5, _printed_lead("Isolated")),
-    _cifar("EWC", 5.0, _printed_lead("EWC")),
-    _cifar("Finetune", 15.0),
+    *(
+        _cifar(row, other, least, _printed_lead(row, other))
+        for row in ("n-GateON", "p-GateON")
+        for other, least in (("Isolated", -1.5), ("EWC", 5.0), ("Finetune", 15.0))
+    ),
     *(_texts(stream, "MTL (joint)", -3.0, "MTL") for stream in TEXTS),
-    *(_texts(stream, "Naive (finetune)", 10.0, "Naive") for stream in ("news20", "asc")),
+    _texts("news20", "Naive (finetune)", 10.0, "Naive"),
+    _texts("asc", "Naive (finetune)", 10.0, "Naive", SAME_LABELS),
     _texts("asc", "Naive, a head for every task", 10.0, "Naive"),
     *(_texts_forgotten(stream) for stream in TEXTS),
     Claim(
