@@ -301,9 +301,7 @@ def _native(row: str, level: float) -> Claim:
     return Claim(f"permuted, ten tasks, {row} in its own protocol: final accuracy", check, f"{level:g} published", f"{level - 1:g}")
 
 
-NARROW_USED_UP = (
-    "a hundred tasks use up the narrow network, the only one in which all four were run; not that of the paper (its rows)"
-)
+NARROW_USED_UP = "a hundred tasks use up the narrow network, the only one in which all four were run, and not the paper's"
 FIRST_TASK_ONLY = "only the first task is compared, before anything can have been transferred"
 UNITS_USED_UP = "so small a network has too few units to freeze whole ones for twenty tasks; per parameter there is room"
 SAME_LABELS = (
