@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateon.reproduce import claims, findings, paper, show
+from gateon.reproduce import claims, findings, paper, show, write_targets
 from gateon.reproduce.paper import PERMUTED, ROTATED, SHUFFLED
 
 
@@ -166,3 +166,11 @@ def test_the_numbers_of_the_papers_main_tables_round_those_of_its_supplement():
     assert paper.FED["n-GateON 0"][PERMUTED] == {"continual_accuracy": 92.38, "accuracy_deviation": -5.0, "forgetting_rate": 0.25}
     assert paper.FED["Vanilla"][SHUFFLED] == {"continual_accuracy": 13.41, "forgetting_rate": 77.44}
     assert paper.TABLE_1["RMN"] == {PERMUTED: {"continual_accuracy": 97.7}, "split-mnist": {"continual_accuracy": 99.5}}
+
+
+def test_a_missed_target_says_why_and_no_other_does(tmp_path, monkeypatch):
+    made = tuple(claims.Claim("t", lambda _, holds=h: findings.Finding("1", holds), cause="it is so") for h in (True, False, None))
+    monkeypatch.setattr("gateon.reproduce.docs.TARGETS", made)
+    lines = (write_targets(tmp_path, "cpu") / "table.md").read_text().splitlines()
+    verdicts = [line.split("|")[5].strip() for line in lines if line.startswith("| t ")]
+    assert verdicts == ["met", "missed: it is so", "not measured"]
