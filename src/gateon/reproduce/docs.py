@@ -35,7 +35,9 @@ def write_targets(results: Path, scale: str) -> Path:
     return folder
 
 
-REASONS = """The preset `best` and the settings of other methods were chosen on validation data; every trial is below.
+REASONS = """The preset `best` and the settings of other methods were chosen on validation data; the trials
+of these searches are below. Where a job has settings of its own, they stand beside its table: they come from single trials on
+validation data, which are not recorded.
 
 For the preset settings were varied one at a time around a base, on validation data, one seed; differences of less than a tenth of a
 point are noise.
@@ -45,6 +47,8 @@ point are noise.
   less. Of the rates the middle one is taken, since a faster one freezes more than a hundred tasks may leave room for.
 - What did not: a floor under availability, how wide gates start.
 - What hurt: no label smoothing, sub-networks that are very sparse, and dense ones, which forget.
+- In networks that are small for their tasks, such as a narrow Wide ResNet, gates that start nearly open and learn faster than
+  weights (`steepness`) helped, and so did freezing per parameter: per unit little is left after a few tasks.
 - Not searched this way: schedule, norm, noise and dropout, and all settings per unit but density."""
 
 
