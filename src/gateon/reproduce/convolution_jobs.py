@@ -20,9 +20,8 @@ MNIST: Fields = {"network": "cnn", "data": "mnist"}
 HUNDRED: Fields = {**MNIST, "tasks": 100, "channels": (256, 512), "hidden": (5000, 5000), "steps": 3000, "batch": 1000}
 
 # Neither the paper's rates nor its density fit so few steps; chosen on validation data. Gates of a small Wide ResNet start nearly
-# open and learn ten times as fast as its weights: from small gains it learns slower. Per parameter
-# nearly all of it can serve every task; per unit that would freeze all of it in the first. CNN: faster than the one trial in
-# results/search-cnn, which forgets.
+# open and learn ten times as fast as its weights: from small gains it learns slower. Per parameter nearly all of it can serve
+# every task; per unit that would freeze all of it in the first. CNN: faster than the one trial in results/search-cnn, which forgets.
 CNN: Fields = {"density": 0.5, "rate": 0.03}
 WRN: Fields = {"density": 0.5, "start": 0.9, "rate": 0.05, "obstruct_head": True}
 STEEP: Fields = {"steepness": 10.0, "epsilon": 0.0, "prefer": 0.0}
