@@ -21,7 +21,7 @@ HUNDRED: Fields = {**MNIST, "tasks": 100, "channels": (256, 512), "hidden": (500
 
 # Neither the paper's rates nor its density fit so few steps; chosen on validation data. Gates of a small Wide ResNet start nearly
 # open and learn ten times as fast as its weights: from small gains it learns slower. Per parameter nearly all of it can serve
-# every task; per unit that would freeze all of it in the first. CNN: faster than the one trial in results/search-cnn, which forgets.
+# every task; per unit that would freeze all of it in the first. CNN: the one trial in results/search-cnn forgets.
 CNN: Fields = {"density": 0.5, "rate": 0.03}
 WRN: Fields = {"density": 0.5, "start": 0.9, "rate": 0.05, "obstruct_head": True}
 STEEP: Fields = {"steepness": 10.0, "epsilon": 0.0, "prefer": 0.0}

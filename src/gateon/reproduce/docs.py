@@ -47,8 +47,8 @@ point are noise.
   less. Of the rates the middle one is taken, since a faster one freezes more than a hundred tasks may leave room for.
 - What did not: a floor under availability, how wide gates start.
 - What hurt: no label smoothing, sub-networks that are very sparse, and dense ones, which forget.
-- In a network that is small for its tasks, such as a narrow Wide ResNet, freezing per parameter helps: little is left per unit after
-  a few tasks. Gates that learn faster than weights (`steepness`), a head for every task and denser sub-networks were changed
+- In a network that is small for its tasks, such as a narrow Wide ResNet, freezing per parameter helps: per unit little is left
+  after a few tasks. Gates that learn faster than weights (`steepness`), a head for every task and denser sub-networks were changed
   together there, so that the part of each is not known.
 - Not searched this way: schedule, norm, noise and dropout, and all settings per unit but density."""
 
