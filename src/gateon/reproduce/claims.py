@@ -298,9 +298,11 @@ def _printed_lead(row: str, other: str) -> str:
 def _native(row: str, level: float) -> Claim:
     """The published level of another method, within a point."""
     check = at_least("table-native", PERMUTED, level - 1, "final_accuracy", column="native", rows=(row,))
-    return Claim(f"permuted, ten tasks, {row} in its own protocol: final accuracy", check, f"{level:g} published", f"{level - 1:g}")
+    text = f"permuted, ten tasks, {row} in its own protocol: final accuracy"
+    return Claim(text, check, f"{level:g} published", f"{level - 1:g}", SHORTER)
 
 
+SHORTER = "a quarter of the published training or less, in a narrower network; see what is learned there and what is kept"
 NARROW_USED_UP = "a hundred tasks use up the narrow network, the only one in which all four were run, and not the paper's"
 FIRST_TASK_ONLY = "only the first task is compared, before anything can have been transferred"
 UNITS_USED_UP = "so small a network has too few units to freeze whole ones for twenty tasks; per parameter there is room"
