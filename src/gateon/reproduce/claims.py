@@ -33,8 +33,8 @@ __all__ = ["CLAIMS", "TARGETS", "Claim"]
 SATURATED = 1.0  # points of immediate accuracy between the first and the last tenth of the tasks
 SIMILAR = 1.0  # points within which accuracies count as similar
 LEARNS_LESS = (
-    "where another is ahead, it is in accuracy right after a task, by fractions of a point: part of the units learn a little less in so "
-    "few batches; p-GateON forgets next to nothing and trains faster than all of those"
+    "where another is ahead, it is by fractions of a point and mostly in accuracy right after a task: part of the units learn a "
+    "little less in so few batches; p-GateON forgets next to nothing and trains faster than those"
 )
 FALLS_ON_AVERAGE = (
     "relevance has a mean of one over a layer, so that with an epsilon below 1 availability falls on average; it falls everywhere "
