@@ -272,8 +272,7 @@ def _rotated_cnn(wanted: float, measure: str, name: str, paper: str = "-", *, at
 def _cifar(row: str, other: str, least: float, paper: str = "-") -> Claim:
     """A row's continual accuracy on split CIFAR-100 less that of another."""
     check = leads("table-cifar", CIFAR, row, other, least)
-    cause = UNITS_USED_UP if row == "n-GateON" else ""
-    return Claim(f"split CIFAR-100, 20 tasks: {row} less {other}, points", check, paper, f"{least:+g}", cause)
+    return Claim(f"split CIFAR-100, 20 tasks: {row} less {other}, points", check, paper, f"{least:+g}", FILLS_UP)
 
 
 def _texts(stream: str, other: str, least: float, printed: str, cause: str = "") -> Claim:
@@ -310,7 +309,7 @@ def _native(row: str, level: float) -> Claim:
 SHORTER = "a quarter of the published training or less, in a narrower network; see what is learned there and what is kept"
 NARROW_USED_UP = "a hundred tasks use up the narrow network, the only one in which all four were run, and not the paper's"
 FIRST_TASK_ONLY = "only the first task is compared, before anything can have been transferred"
-UNITS_USED_UP = "so small a network has too few units to freeze whole ones for twenty tasks; per parameter there is room"
+FILLS_UP = "so small a network fills up, per unit after a few tasks, per parameter later: what early ones keep, late ones lack"
 SAME_LABELS = (
     "with one head for all tasks a label means the same in each, and fine-tuning forgets nothing; published numbers have a head "
     "for every task, as in the next row"
