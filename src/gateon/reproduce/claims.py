@@ -309,7 +309,7 @@ def _native(row: str, level: float) -> Claim:
 SHORTER = "a quarter of the published training or less, in a narrower network; see what is learned there and what is kept"
 NARROW_USED_UP = "a hundred tasks use up the narrow network, the only one in which all four were run, and not the paper's"
 FIRST_TASK_ONLY = "only the first task is compared, before anything can have been transferred"
-FEW_CHANNELS = "n-GateON forgets where ten tasks share 32 and 64 channels, half of them open in each; p-GateON is not measured"
+FEW_CHANNELS = "ten tasks share 32 and 64 channels, half of them open in each, and n-GateON forgets there"
 FILLS_UP = "so small a network fills up, per unit after a few tasks, per parameter later: what early ones keep, late ones lack"
 SAME_LABELS = (
     "with one head for all tasks a label means the same in each, and fine-tuning forgets nothing; published numbers have a head "
