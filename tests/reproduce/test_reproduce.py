@@ -180,10 +180,10 @@ def test_the_paper_scale_is_the_papers():
 
 def test_rows_that_cannot_leave_out_units_are_narrow_with_gateon_beside_them():
     here = {c.row.label: c.specification.hidden for c in cells(JOBS["table-ablation"], "cpu", streams=["permuted-mnist"])}
-    assert here["Vanilla"] == here["Obstruction only"] == here["p-GateON 0, narrow"] == (500,) * 4
+    assert here["Vanilla"] == here["Obstruction only"] == here["p-GateON 0, narrow"] == (1000,) * 4
     assert here["p-GateON 0"] == here["Gating only"] == (5000,) * 4
     assert not any("narrow" in c.row.label for c in cells(JOBS["table-ablation"], "paper"))
-    assert any("4 x 500 in the rows Vanilla" in sentence for sentence in differences(JOBS["table-ablation"], "cpu"))
+    assert any("4 x 1000 in the rows Vanilla" in sentence for sentence in differences(JOBS["table-ablation"], "cpu"))
 
 
 def test_every_scale_of_every_job_can_be_specified():

@@ -18,7 +18,7 @@ QUICK: Fields = {"data": "mnist-5k", "batch": 100}
 FULL: Fields = {"data": "mnist"}
 WIDE = (5000,) * 4
 SPARSE: Fields = {"density": 0.05}  # as few units at work in the paper's network as in one of a fifth the width at 0.25
-NARROW: Fields = {"hidden": (500,) * 4, "density": 0.25}
+NARROW: Fields = {"hidden": (1000,) * 4, "density": 0.25}
 
 # As many images in twice as many steps: better on validation data of rotated tasks, and taken for shuffled ones too.
 SMALLER: Fields = {"steps": 500, "batch": 500}
