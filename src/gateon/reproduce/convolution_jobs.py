@@ -139,8 +139,8 @@ CONVOLUTION: tuple[Job, ...] = (
             "Statistics of norms are per task, but for joint training, which has one set for all.",
             "The first convolution has 128 channels at a width of 10, and as many in proportion at others.",
             OWN_EPSILON,
-            "No model is chosen on test data, but the density of p-GateON was halved after one test result, in which late tasks found "
-            "no free parameters; validation data of 20 tasks then spoke for it.",
+            "No model is chosen on test data, but the density of p-GateON was halved after one test result, in which late tasks "
+            "found no free parameters; validation data of 20 tasks then spoke for it.",
         ),
     ),
     Job(
