@@ -71,13 +71,13 @@ NATIVE = (
         "Active dendrites",
         "dendrites",
         {**DENDRITES, "hidden": (2048, 2048), "steps": 642},
-        {"hidden": (512, 512), "settings": "on=0.2"},
+        {"hidden": (512, 512)},
     ),
     _native(
         "Active dendrites + SI",
         "dendrites+si",
         {**DENDRITES, "steps": 4280, "strength": 0.1, "settings": "damping=0.1", "keep_optimizer": True},
-        {"hidden": (512, 512), "steps": 1000, "strength": 3.0, "settings": "on=0.2,damping=0.1"},
+        {"hidden": (512, 512), "steps": 1000, "strength": 3.0},
     ),
     _native(
         "HAT",
@@ -154,7 +154,9 @@ COMPARISON = (
             "5,000 of the training images are held out.",
             "SI: where training is shorter its strength is larger, by trials with 0.1, 1 and 10 on validation data (three tasks, "
             "2 x 400 units): with the published one it forgets there. In its combinations the strength was raised without trials.",
-            "Active dendrites: where the network is narrower a larger share of it wins, so that about as many units do.",
+            "Active dendrites: also in the narrower network 5 % of the units win. A larger share learns better and forgets more: with "
+            "20 % the final accuracy over ten tasks was 82.1, by which it was set aside; of 5 and 10 % it forgets least on validation "
+            "data of four tasks.",
             "EWC: network and training are those of a well-known re-implementation; its publication does not give them.",
             "HAT: the learning rate is constant; there it falls when the loss stalls. Inputs are not standardised.",
         ),
