@@ -82,7 +82,7 @@ def _narrow(label: str, method: str, where: Mapping[str, Fields] | None = None) 
 
 
 TABLE_CIFAR = (
-    replace(GATEON[0], where={"cpu": {**STEEP, "rate": 0.03}}),
+    replace(GATEON[0], where={"cpu": {**STEEP, "density": 0.25, "rate": 0.0015}}),  # the rate by 20 tasks in the narrow one
     replace(GATEON[1], where={"cpu": {**STEEP, "density": 0.25, "rate": 0.3}}),
     ALONE,
     Row("n-GateON, narrow", N, where={"cpu": {**STEEP, "rate": 0.03}}, narrow="as well"),
