@@ -436,6 +436,8 @@ def _say_first_forecast(runs: Sequence[tuple[Any, Specification, bool]], scale: 
     """At the paper's scale, where it matters: the forecast of the first run that is not finished."""
     asked = next((one for _, one, finished in runs if not finished), None)
     if scale == "paper" and asked is not None and asked.chosen_network() != "mlp":
+        if not quiet:
+            print(f"{asked.method} on {asked.stream}: two steps are tried, to tell memory and time.", file=sys.stderr)
         found = forecast(asked, asked.make_stream())
         if not quiet:
             print(f"{asked.method} on {asked.stream}: {found}", file=sys.stderr)
