@@ -30,11 +30,19 @@ def test_the_paper_s_scale_has_the_paper_s_networks():
 @pytest.mark.parametrize("scale", ["quick", "cpu", "paper"])
 @pytest.mark.parametrize("job", CONVOLUTION, ids=lambda job: job.name)
 def test_every_row_can_be_asked_for_and_trains_alike(job, scale):
-    found = [cell.specification for cell in cells(job, scale)]
-    assert None not in found
+    found = cells(job, scale)
+    assert all(cell.specification is not None for cell in found)
     for stream in job.streams:
-        same = {(s.steps, s.batch, s.lr, s.optimizer, s.channels, s.hidden, s.depth, s.widen) for s in found if s.stream == stream}
-        assert len(same) == 1, "a comparison at equal cost"
+        for narrow in (True, False):
+            asked = [c.specification for c in found if c.stream == stream and bool(c.row.narrow) == narrow]
+            same = {(s.steps, s.batch, s.lr, s.optimizer, s.channels, s.hidden, s.depth, s.widen) for s in asked}
+            assert len(same) <= 1, "a comparison at equal cost"
+
+
+def test_methods_that_cannot_leave_out_channels_are_narrow_with_gateon_beside_them():
+    wide = {c.row.label: c.specification.widen for c in cells(JOBS["table-cifar"], "cpu")}
+    assert wide["n-GateON"] == wide["p-GateON"] == wide["Isolated"] == 4
+    assert wide["p-GateON, narrow"] == wide["Isolated, narrow"] == wide["EWC"] == wide["Finetune"] == 2
 
 
 def test_the_paper_s_numbers_are_those_it_prints():
@@ -59,7 +67,7 @@ def test_every_method_of_the_cifar_table_learns_a_wide_resnet(tmp_path):
     few = {"steps": 2, "batch": 8, "tasks": 2}
     folder = reproduce(JOBS["table-cifar"], "quick", out=tmp_path / "runs", results=tmp_path / "results", changes=few)
     entries = read(folder / "record.json")["entries"]
-    assert [entry["row"] for entry in entries] == [row.label for row in JOBS["table-cifar"].rows]
+    assert [entry["row"] for entry in entries] == [row.label for row in JOBS["table-cifar"].rows if row.narrow != "as well"]
     assert not any("failed" in entry for entry in entries)
 
 
@@ -85,12 +93,15 @@ def verdicts(found, words):
 
 
 def test_the_targets_of_cifar_compare_rows():
-    rows = {"n-GateON": 60.0, "Isolated": 61.4, "EWC": 54.9, "Finetune": 46.0}
+    rows = {"n-GateON": 60.0, "Isolated": 61.4, "n-GateON, narrow": 60.0, "EWC": 54.9, "Finetune": 46.0}
     found = table("table-cifar", CIFAR, **rows)
     assert verdicts(found, "split CIFAR-100") == [True, True, False, None, None, None]
     worse = table("table-cifar", CIFAR, **rows | {"Isolated": 61.6, "EWC": 55.1})
     assert verdicts(worse, "split CIFAR-100") == [False] * 3 + [None] * 3
-    assert verdicts(table("table-cifar", CIFAR, **rows | {"p-GateON": 61.1}), "split CIFAR-100")[3:] == [True] * 3
+    assert (
+        verdicts(table("table-cifar", CIFAR, **rows | {"p-GateON": 61.1, "p-GateON, narrow": 61.1}), "split CIFAR-100")[3:]
+        == [True] * 3
+    )
     assert verdicts({}, "split CIFAR-100") == [None] * 6
 
 
