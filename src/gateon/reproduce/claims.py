@@ -310,7 +310,7 @@ def _native(row: str, level: float) -> Claim:
 
 SHORTER = "a quarter of the published training or less, in a narrower network; see what is learned there and what is kept"
 FIRST_TASK_ONLY = "only the first task is compared, before anything can have been transferred; later ones are learned no better"
-FEW_CHANNELS = "ten tasks share 32 and 64 channels, half of them open in each, and n-GateON forgets there"
+FEW_CHANNELS = "ten tasks share 32 and 64 channels, half of them open in each, and GateON forgets there, per unit and per parameter"
 FILLS_UP = "per unit so small a network fills up after a few tasks: what early ones keep, late ones lack"
 SPARSER = "each task learns in a quarter of the channels, a network of its own in all; with more of them late tasks find none free"
 SAME_LABELS = (

@@ -26,8 +26,8 @@ CNN: Fields = {"density": 0.5, "rate": 0.03}
 WRN: Fields = {"density": 0.5, "start": 0.9, "rate": 0.05, "obstruct_head": True}
 STEEP: Fields = {"steepness": 10.0, "epsilon": 0.0, "prefer": 0.0}
 
-# Kernels are shared by all positions and tasks: with the slower rate p-GateON forgets rotated tasks; of 0.3 and 1 the better on
-# validation data of four of them.
+# With the slower rate p-GateON forgets rotated tasks; of 0.3 and 1 the better on validation data of four of them, but it still
+# forgets over ten.
 FASTER: Mapping[str, Fields] = {f"{ROTATED} at cpu": {"rate": 0.3}}
 GATEON = (Row("n-GateON", N, paper="n-GateON 0"), Row("p-GateON", P, paper="p-GateON 0"))
 PLAIN = (
