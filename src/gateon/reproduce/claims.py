@@ -36,7 +36,6 @@ LEARNS_LESS = (
     "where another is ahead, it is by fractions of a point and mostly in accuracy right after a task: part of the units learn a "
     "little less in so few batches; p-GateON forgets next to nothing and trains faster than those"
 )
-GATES_STAY = "gates open at random, and in so short a training hardly any opens or closes"
 FALLS_ON_AVERAGE = (
     "relevance has a mean of one over a layer, so that with an epsilon below 1 availability falls on average; it falls everywhere "
     "where relevance is spread over most of the few units in use, as in our sub-networks"
@@ -229,8 +228,8 @@ CLAIMS: tuple[Claim, ...] = (
     ),
     Claim("Three measures of relevance, from gradients to mere activity, reach similar accuracy.", _relevances),
     Claim("Units that a task selects lose availability in it and keep it low in the next.", _stays_frozen),
-    Claim("Rotated tasks of neighbouring angles share gates.", _neighbours, cause=GATES_STAY),
-    Claim("Permuted tasks share the last layer, and not the first.", _shared_last_layer, cause=GATES_STAY),
+    Claim("Rotated tasks of neighbouring angles share gates.", _neighbours),
+    Claim("Permuted tasks share the last layer, and not the first.", _shared_last_layer),
     Claim("Contexts inferred from the loss do as well as known ones (p-GateON, 100 tasks).", _inferred_as_known),
     Claim(
         "On language benchmarks n-GateON is the best or second best of all but joint training.", all_of(*map(_of_best_two, TEXTS))
@@ -273,7 +272,7 @@ def _rotated_cnn(wanted: float, measure: str, name: str, paper: str = "-", *, at
 def _cifar(row: str, other: str, least: float, paper: str = "-") -> Claim:
     """A row's continual accuracy on split CIFAR-100 less that of another."""
     check = leads("table-cifar", CIFAR, row, other, least)
-    cause = SPARSER if row.startswith("p-") else FILLS_UP
+    cause = FILLS_UP if row.startswith("n-") else SPARSER if other == "Isolated" else ""
     return Claim(f"split CIFAR-100, 20 tasks: {row} less {other}, points", check, paper, f"{least:+g}", cause)
 
 
@@ -308,7 +307,7 @@ def _native(row: str, level: float) -> Claim:
     return Claim(text, check, f"{level:g} published", f"{level - 1:g}", SHORTER)
 
 
-SHORTER = "a quarter of the published training or less, in a narrower network; see what is learned there and what is kept"
+SHORTER = "a narrower network and, but for active dendrites alone, a quarter of the published steps or less"
 FIRST_TASK_ONLY = "only the first task is compared, before anything can have been transferred; later ones are learned no better"
 FEW_CHANNELS = "ten tasks share 32 and 64 channels, half of them open in each, and GateON forgets there, per unit and per parameter"
 FILLS_UP = "per unit so small a network fills up after a few tasks: what early ones keep, late ones lack"
