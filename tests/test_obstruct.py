@@ -290,6 +290,24 @@ def test_frozen_patterns_freeze_what_they_name(per):
 # Trap 10.
 
 
+@both_views
+def test_a_bias_that_a_norm_takes_away_again_stays_and_with_it_what_other_contexts_have_stored(per):
+    torch.manual_seed(0)
+    normed = (nn.Conv2d(1, 6, 3), gateon.ContextNorm(6), nn.ReLU(), nn.Flatten(), nn.Linear(6 * 36, 5), nn.ReLU())
+    model = nn.Sequential(*normed, nn.Linear(5, 3))
+    gates = gateon.attach(model, contexts=2, density=0.7)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    gateon.obstruct(optimizer, gates, per=per, rate=0.0)
+    before = copy.deepcopy(model.state_dict())
+    for _ in range(5):
+        F.cross_entropy(model(torch.randn(16, 1, 8, 8)), torch.randint(0, 3, (16,))).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    assert torch.equal(model[0].bias, before["0.bias"])
+    assert not torch.equal(model[0].weight, before["0.weight"])
+    assert not torch.equal(model[4].bias, before["4.bias"])  # no norm behind it
+
+
 def test_a_weight_owned_twice_takes_the_smaller_availability():
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 2))

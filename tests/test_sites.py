@@ -97,6 +97,31 @@ def test_a_gate_sits_behind_norm_and_activation_in_either_order():
         assert places(model) == {"0": f"behind {len(between)}"}
 
 
+@pytest.mark.parametrize(
+    ("behind", "centred"),
+    [
+        ((ContextNorm(6), nn.ReLU()), True),
+        ((ContextNorm(6),), True),
+        ((nn.ReLU(), ContextNorm(6)), False),
+        ((nn.Dropout(0.5), ContextNorm(6), nn.ReLU()), False),  # what it leaves out has no bias
+        ((nn.BatchNorm1d(6), nn.ReLU()), False),  # its stored mean moves with the bias
+        ((nn.LayerNorm(6), nn.ReLU()), False),
+        ((nn.ReLU(),), False),
+    ],
+)
+def test_a_layer_is_centred_only_by_a_context_norm_right_behind_it(behind, centred):
+    first, *_, head = find_sites(nn.Sequential(nn.Linear(4, 6), *behind, nn.Linear(6, 2)), None, torch.randn(3, 4))
+    assert (first.name, first.centred, head.centred) == ("0", centred, False)
+
+
+def test_a_layer_that_also_feeds_something_else_is_not_centred():
+    layers = {"fc": nn.Linear(4, 4), "norm": ContextNorm(4), "out": nn.Linear(4, 2)}
+    twice = Net(lambda s, x: s.out(torch.relu(s.norm(s.fc(torch.relu(s.fc(x)))))), **layers)
+    beside = Net(lambda s, x: s.out(torch.relu(s.norm(y := s.fc(x)) + y)), **layers)
+    for model in (twice, beside):
+        assert not any(site.centred for site in find_sites(model, None, torch.randn(3, 4)))
+
+
 def test_pooling_between_a_convolution_and_its_norm_does_not_leave_the_gate_before_the_norm():
     model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.MaxPool2d(2), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(16, 2))
     assert places(model) == {"0": "behind 3"}

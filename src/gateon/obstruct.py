@@ -274,7 +274,14 @@ class Obstruction:
                 self.units.append(units)
 
     def _freeze(self) -> None:
-        """Hold the availability of the parameters that match at 0."""
+        """Hold the availability of the parameters that match at 0, and of biases that a norm takes away again.
+
+        Those have no gradient but rounding errors, of which Adam makes whole steps; the means that other contexts have stored would
+        no longer fit.
+        """
+        for layer in (self.gates.model.get_submodule(site.name) for site in self.gates.sites.values() if site.centred):
+            if isinstance(bias := getattr(layer, "bias", None), nn.Parameter):
+                self._frozen.add(bias)
         named = {n: p for n, p in self.gates.model.named_parameters(remove_duplicate=False) if p not in self._gate_weights}
         for pattern in self.rules.frozen:
             self._frozen.update(named[name] for name in matching(pattern, named, "parameter"))

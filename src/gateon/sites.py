@@ -47,6 +47,7 @@ class Site:
             nothing behind it makes something out of nothing, and only `readers` see it.
         narrows_before_norm: the same for a gate before norm and activation.
         activation: the module that makes the units' last non-linearity, if it is a module.
+        centred: whether a ContextNorm right behind the layer takes the mean of its units away again, and any bias with it.
         fixed: its parameters do not move at all, as at availability 0, and have no gradient while the gates are attached.
         note: what a reader of print(gates) should know.
     """
@@ -63,6 +64,7 @@ class Site:
     narrows: bool = False
     narrows_before_norm: bool = False
     activation: str = ""
+    centred: bool = False
     fixed: bool = False
     note: str = ""
 
@@ -214,6 +216,8 @@ def _place(wiring: Wiring, index: int, *, is_head: bool) -> Site:
         site = replace(site, narrows=narrows, narrows_before_norm=narrows_before_norm)
     if last.module is not None and is_activation(last.module):
         site = replace(site, activation=last.name)
+    if len(chain) > 1 and wiring.users(index) == [chain[1]] and wiring.times(layer.name) == 1:
+        site = replace(site, centred=isinstance(calls[chain[1]].module, ContextNorm))
     end = max(n for n, i in enumerate(chain) if n == 0 or _hookable(wiring, i, layer.name))
     behind, tail = calls[chain[end]].name, chain[end + 1 :]
     if all(_function_name(wiring, i) in HOMOGENEOUS for i in tail):

@@ -26,7 +26,9 @@ def cnn(
 ) -> nn.Sequential:
     """Convolution, norm and ReLU for every number of channels, one max pool, then the fully connected network.
 
-    The paper gives channels, pool and hidden layers; kernels of 3 without padding are those of the example it refers to.
+    The paper gives channels, pool and hidden layers; kernels of 3 without padding are those of the example it refers to. A layer
+    has a bias where no norm takes it away again: Adam would move such a bias by rounding errors alone, and the means that earlier
+    contexts have stored would no longer fit.
 
     Args:
         shape: of one image, (channels, height, width).
@@ -42,7 +44,7 @@ def cnn(
     >>> [name for name, _ in model.named_children()]
     ['conv1', 'norm1', 'relu1', 'conv2', 'norm2', 'relu2', 'pool', 'flatten', 'hidden1', 'norm3', 'relu3', 'head']
     >>> model.hidden1
-    Linear(in_features=288, out_features=20, bias=True)
+    Linear(in_features=288, out_features=20, bias=False)
     """
     check_norm(norm)
     inputs, *size = _image(shape)
@@ -51,6 +53,7 @@ def cnn(
         at_least = len(channels) * (kernel - 1) + pool
         raise ValueError(f"Images of {size[0]} x {size[1]} are too small for this network: it needs {at_least} x {at_least}.")
     layers: OrderedDict[str, nn.Module] = OrderedDict()
+    bias = norm == "none"
 
     def add(name: str, layer: nn.Module, units: int) -> None:
         layers[name] = layer
@@ -60,12 +63,12 @@ def cnn(
         layers[f"relu{number}"] = nn.ReLU()
 
     for n, units in enumerate(channels, 1):
-        add(f"conv{n}", nn.Conv2d(inputs, units, kernel), units)
+        add(f"conv{n}", nn.Conv2d(inputs, units, kernel, bias=bias), units)
         inputs = units
     layers |= {"pool": nn.MaxPool2d(pool), "flatten": nn.Flatten()}
     inputs *= left[0] * left[1]
     for n, units in enumerate(hidden, 1):
-        add(f"hidden{n}", nn.Linear(inputs, units), units)
+        add(f"hidden{n}", nn.Linear(inputs, units, bias), units)
         inputs = units
     layers["head"] = nn.Linear(inputs, classes)
     return nn.Sequential(layers)
