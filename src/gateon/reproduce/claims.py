@@ -296,7 +296,7 @@ def _texts_forgotten(stream: str) -> Claim:
 def _printed_lead(row: str, other: str) -> str:
     if other not in TABLE_CIFAR:
         return "-"
-    ours, theirs = (TABLE_CIFAR[one][CIFAR]["continual_accuracy"] for one in (f"{row.removesuffix(', narrow')} 0", other))
+    ours, theirs = (TABLE_CIFAR[one][CIFAR]["continual_accuracy"] for one in (f"{row.partition(',')[0]} 0", other))
     return f"{ours - theirs:+.1f}"
 
 
@@ -357,6 +357,7 @@ TARGETS: tuple[Claim, ...] = (
         for gateon in ("n-GateON", "p-GateON")
         for row, other, least in (
             (gateon, "Isolated", -1.5),
+            *([(f"{gateon}, wider", "Isolated", -1.5)] if gateon == "p-GateON" else []),
             (f"{gateon}, narrow", "EWC", 5.0),  # each against its like: the others are only run narrow
             (f"{gateon}, narrow", "Finetune", 15.0),
         )
