@@ -56,7 +56,7 @@ LARGER: Mapping[str, Scale] = {
 TWO: Fields = {"tasks": 5, "channels": (32, 32)}
 SMALL: Mapping[str, Scale] = {
     "quick": Scale({**DIGITS, **CNN, "tasks": 5, "channels": (8, 8), "hidden": (50,), "steps": 20}, alone=1, columns=BEST),
-    "cpu": Scale({**MNIST, **CNN, **TWO, "hidden": (500, 500), "steps": 300, "batch": 200}, seeds=2, alone=1, columns=BEST),
+    "cpu": Scale({**MNIST, **CNN, **TWO, "hidden": (500, 500), "steps": 1000, "batch": 200}, seeds=2, alone=1, columns=BEST),
     "paper": Scale({**MNIST, **TWO, "hidden": (2000, 2000), "steps": 250, "batch": 1000}, seeds=3, columns=PRINTED),
 }
 FEW: Fields = {**WRN, "depth": 10, "optimizer": "adam", "lr": 2e-3}
