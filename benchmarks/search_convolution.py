@@ -48,6 +48,7 @@ BASES: dict[str, dict[str, Any]] = {
         "part": "validation",
     },
 }
+STEEP = {"start": 0.9, "steepness": 10.0}
 TRIALS: dict[str, dict[str, dict[str, Any]]] = {
     "cifar": {
         "base": {},
@@ -62,8 +63,11 @@ TRIALS: dict[str, dict[str, dict[str, Any]]] = {
     },
     "cnn": {
         "base": {},
+        "gates nearly open, learning faster": STEEP,
+        "per parameter, rate 0.1": {"method": "p-gateon", "rate": 0.1},
+        "per parameter, rate 0.3": {"method": "p-gateon", "rate": 0.3},
+        "per parameter, rate 0.3, gates nearly open, learning faster": {"method": "p-gateon", "rate": 0.3, **STEEP},
         "isolated, the first task": {"method": "isolated", "density": None, "rate": None, "tasks": 1},
-        "rate 0.06, head": {"rate": 0.06, "obstruct_head": True},
     },
 }
 
