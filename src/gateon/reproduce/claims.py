@@ -360,7 +360,6 @@ TARGETS: tuple[Claim, ...] = (
         for gateon in ("n-GateON", "p-GateON")
         for row, other, least in (
             (gateon, "Isolated", -1.5),
-            *([(f"{gateon}, wider", "Isolated", -1.5)] if gateon == "p-GateON" else []),
             (f"{gateon}, narrow", "EWC", 5.0),  # the others are only run narrow: against their like in width, and in seconds
             (f"{gateon}, narrow", "Finetune", 15.0),
             (gateon, "EWC", 5.0),

@@ -89,7 +89,6 @@ def _narrow(label: str, method: str, where: Mapping[str, Fields] | None = None) 
 TABLE_CIFAR = (
     replace(GATEON[0], where={"cpu": {**STEEP, "density": 0.25, "rate": 0.0015}}),  # the rate by 20 tasks in the narrow one
     replace(GATEON[1], where={"cpu": {**STEEP, "density": 0.25, "rate": 0.3}}),
-    Row("p-GateON, wider", P, where={"cpu": {**STEEP, "density": 0.2, "rate": 0.3, "widen": 8}}, scales=("cpu",)),
     ALONE,
     Row("n-GateON, narrow", N, where={"cpu": {**STEEP, "rate": 0.03}}, narrow="as well"),
     Row("p-GateON, narrow", P, where={"cpu": {**STEEP, "density": 0.75, "rate": 0.3}}, narrow="as well"),
