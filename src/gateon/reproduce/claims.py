@@ -223,7 +223,7 @@ CLAIMS: tuple[Claim, ...] = (
     Claim(
         "It does not on permuted ones.",
         above("table-supplement", _pairs(GATEON, PERMUTED), "accuracy_deviation", 0.0, below=True),
-        cause="in so few steps a sub-network learns more than networks that learn alone, at full width: that is no transfer; rotated "
+        cause="in so few steps a sub-network learns more than networks that learn alone, at full width: no transfer; rotated "
         "and shuffled tasks gain more",
     ),
     Claim(
