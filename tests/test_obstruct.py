@@ -287,9 +287,6 @@ def test_frozen_patterns_freeze_what_they_name(per):
     assert still == {"0.weight", "4.bias"}
 
 
-# Trap 10.
-
-
 @both_views
 def test_a_bias_that_a_norm_takes_away_again_stays_and_with_it_what_other_contexts_have_stored(per):
     torch.manual_seed(0)
@@ -306,6 +303,9 @@ def test_a_bias_that_a_norm_takes_away_again_stays_and_with_it_what_other_contex
     assert torch.equal(model[0].bias, before["0.bias"])
     assert not torch.equal(model[0].weight, before["0.weight"])
     assert not torch.equal(model[4].bias, before["4.bias"])  # no norm behind it
+
+
+# Trap 10.
 
 
 def test_a_weight_owned_twice_takes_the_smaller_availability():

@@ -63,7 +63,8 @@ def obstruct(
         apply: "step" uses the running availability at once, as the equations do; "switch" that of the last switch of context.
         scale: "update", or "gradient" as in the released code, where Adam undoes most of it.
         head: obstruct the output layers too.
-        frozen: patterns of names of parameters that do not move at all, as at availability 0; gates are not among them.
+        frozen: patterns of names of parameters that do not move at all, as at availability 0; gates are not among them. Nor do
+            biases right in front of a `ContextNorm` ever move, which takes them away again.
         bias_apart: normalise biases apart from weights, as the released code does.
         first_rate: eta_A in context 0, where it is another: a short first task freezes too little otherwise.
 

@@ -52,7 +52,8 @@ point are noise.
   together there, so that the part of each is not known. How many tasks find room is a matter of width and sparsity: a task takes
   about the square of its density in parameters. Half of a network twice as wide was used up after ten of twenty tasks, a quarter
   was not, at little cost to the first.
-- In a small CNN freezing per parameter ends forgetting, and gates that start nearly open and learn faster than weights learn more.
+- In a small CNN p-GateON with a faster rate forgets next to nothing over three tasks, where n-GateON forgets. With gates that start
+  nearly open and learn faster than weights p-GateON learns a little more; n-GateON does not.
 - Not searched this way: schedule, norm, noise and dropout, and all settings per unit but density."""
 
 
