@@ -141,6 +141,17 @@ def test_same_seed_same_gates_and_contexts_sites_and_seeds_differ():
     assert not torch.equal(one.gain(0)["0"], one.gain(1)["0"])
 
 
+def test_where_gates_are_shared_every_context_starts_on_the_same_units_whenever_it_came_and_whatever_it_would_prefer():
+    gates = gateon.attach(mlp(), contexts=2, density=0.5, shared="0")
+    plain = gateon.attach(mlp(), contexts=3, density=0.5)
+    gates.prefers = lambda site: torch.arange(float(site.units))
+    gates.add_context()
+    first = gates.gain(0)["0"]
+    assert torch.equal(first, plain.gain(0)["0"])
+    assert all(torch.equal(gates.gain(k)["0"], first) for k in (1, 2))
+    assert torch.equal(gates.gain(1)["2"], plain.gain(1)["2"]) and not torch.equal(gates.gain(2)["2"], gates.gain(0)["2"])
+
+
 def test_the_global_generator_neither_decides_the_gates_nor_is_moved():
     drawn = []
     for seed in (1, 2):

@@ -21,6 +21,7 @@ from gate_models import anatomy, mlp
         ({"density": {"*": 0.5, "2": -1}}, None),
         ({"density": {"2": -1, "*": 0.5}}, r"density -1\.0 of site '2'"),
         ({"density": {"hidden": 0.5, "*": 0.5}}, "No site matches 'hidden'"),
+        ({"shared": "hidden*"}, r"No site matches 'hidden\*'"),
         ({"start": "closed"}, "not 'closed'"),
         ({"start": 0.0}, r"not 0\.0"),
         ({"start": 1.0}, r"not 1\.0"),

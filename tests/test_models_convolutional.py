@@ -205,6 +205,19 @@ def test_inside_each_block_and_before_the_first_a_wide_resnet_is_narrow():
             assert block.conv2.out_channels == units, "the sum keeps its width"
 
 
+def test_with_one_block_a_group_the_sums_are_narrow_too():
+    model = wide_resnet(10, 1, 3, shape=(3, 8, 8), first=8)
+    gates = gateon.attach(model, contexts=2, density=0.5)
+    narrow = compact(model, 1)
+    for group, inputs, units in ((narrow.group1, 4, 8), (narrow.group2, 8, 16), (narrow.group3, 16, 32)):
+        assert group[0].conv1.weight.shape == (units, inputs, 3, 3) and group[0].conv2.weight.shape == (units, units, 3, 3)
+        assert group[0].shortcut.weight.shape == (units, inputs, 1, 1)
+    assert narrow.norm.num_features == narrow.head.in_features == 32
+    gates.switch(1)
+    x = torch.randn(4, 3, 8, 8)
+    torch.testing.assert_close(narrow.eval()(x), model.eval()(x))
+
+
 def test_where_the_first_convolution_is_itself_a_summand_it_keeps_its_width():
     model = wide_resnet(10, 1, 3, shape=(3, 8, 8), first=16)
     gates = gateon.attach(model, contexts=2, density=0.5)
@@ -216,7 +229,7 @@ def test_where_the_first_convolution_is_itself_a_summand_it_keeps_its_width():
 
 
 class Branches(nn.Module):
-    """Two summed convolutions with one gate: they agree, and keep their width."""
+    """Two summed convolutions with one gate: the units it closes are left out of both."""
 
     def __init__(self):
         super().__init__()
@@ -253,7 +266,7 @@ CHAINS = {
 
 @pytest.mark.parametrize("density", [0.75, 0.3])
 @pytest.mark.parametrize("name", CHAINS)
-def test_groups_and_sums_keep_their_width_and_the_rest_is_exact(name, density):
+def test_groups_keep_their_width_and_the_rest_is_exact(name, density):
     make = CHAINS[name]
     torch.manual_seed(2)
     model = make()
@@ -265,6 +278,8 @@ def test_groups_and_sums_keep_their_width_and_the_rest_is_exact(name, density):
     for full, cut in zip(model.modules(), narrow.modules(), strict=True):
         if isinstance(full, nn.Conv2d) and full.groups > 1:
             assert (full.in_channels, full.out_channels) == (cut.in_channels, cut.out_channels)
+    if name == "sum of branches":
+        assert narrow.a.out_channels == narrow.b.out_channels == round(8 * density)
     assert sum(p.numel() for p in narrow.parameters()) < sum(p.numel() for p in model.parameters())
     method = gateon.GateON(rate=0.05, epsilon=0.3, density=density, width=1.0)
     assert_same(*(learned(make, (4, 8, 8), method, compactly) for compactly in (False, True)))

@@ -50,6 +50,7 @@ CHANGES = {
     "density": 0.5,
     "start": 0.5,
     "steepness": 10.0,
+    "shared": "conv1,hidden*",
     "rate": 0.1,
     "epsilon": 0.25,
     "floor": 0.01,
@@ -126,7 +127,8 @@ def test_a_whole_number_stands_for_a_float(tmp_path):
         ("lr = nan", "lr is a finite number, not nan."),
         ("lr = inf", "lr is a finite number, not inf."),
         ("lr = 0.0", "lr is a positive number, not 0.0."),
-        ("density = true", "density is a finite number, not True."),
+        ("density = true", "density is a finite number or a string, not True."),
+        ('density = "half"', "density is a number, or patterns of site names such as first=0.04,*=0.004, not 'half'."),
         ("obstruct_head = 1", "obstruct_head is true or false, not 1."),
         ("data = 5", "data is a string, not 5."),
         ('method = "n-gateo"', f"There is no method 'n-gateo', perhaps 'n-gateon': choose {', '.join(METHODS)}."),
@@ -176,6 +178,13 @@ def test_options_of_the_method_go_before_the_preset():
     method = Specification("split-mnist", preset="paper", density=0.75, steepness=10.0, apply="switch", seed=4).make_method()
     assert (method.density, method.steepness, method.apply, method.seed) == (0.75, 10.0, "switch", 4)
     assert (method.epsilon, method.obstruct_head) == (0.0, True)
+
+
+def test_density_and_rate_may_go_by_patterns_of_sites_and_gates_may_be_shared():
+    asked = Specification("split-mnist", density="hidden1=0.5,*=0.25", rate="*=0.1", shared="hidden1, hidden2")
+    method = asked.make_method()
+    assert (method.density, method.rate) == ({"hidden1": 0.5, "*": 0.25}, {"*": 0.1})
+    assert method.shared == ("hidden1", "hidden2") and Specification("split-mnist").make_method().shared == ()
 
 
 def test_the_seed_makes_the_network():

@@ -15,11 +15,12 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
-from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
+from torch.nn.modules.conv import _ConvNd
 
 from .fold import fold as folded
 from .gate import Gate
 from .gates import Gates, gates_of
+from .layers import input_weights
 from .ledgers import ParameterLedger, UnitLedger
 from .norm import ContextNorm
 from .observers import Tapped, Through
@@ -260,7 +261,7 @@ def _active_units(gates: Gates, context: int) -> dict[str, Tensor]:
 def _cut_outputs(cut: Cut, model: nn.Module, name: str, indices: Tensor, units: int) -> None:
     module = model.get_submodule(name)
     for part, parameter in module.named_parameters(recurse=False):
-        axis = 1 if part == "weight" and _has_inputs_first(module) else 0
+        axis = 1 if part == "weight" and input_weights(module)[1] == 0 else 0
         if parameter.shape[axis] == units:  # a PReLU may have one slope for all
             cut.slices.setdefault(f"{name}.{part}", {})[axis] = indices
     for part, buffer in module.named_buffers(recurse=False):
@@ -268,17 +269,13 @@ def _cut_outputs(cut: Cut, model: nn.Module, name: str, indices: Tensor, units: 
             cut.slices.setdefault(f"{name}.{part}", {})[buffer.dim() - 1] = indices
 
 
-def _has_inputs_first(module: nn.Module) -> bool:
-    return isinstance(module, _ConvTransposeNd) or type(module).__name__ == "Conv1D"
-
-
 def _cut_inputs(cut: Cut, model: nn.Module, name: str, indices: Tensor, units: int) -> None:
     module = model.get_submodule(name)
-    axis = 0 if _has_inputs_first(module) else 1
-    weight = module.get_parameter("weight")
-    positions = weight.shape[axis] // units  # behind a flattening every unit is read at several
-    spread = (indices[:, None] * positions + torch.arange(positions, device=indices.device)).flatten()
-    cut.slices.setdefault(f"{name}.weight", {})[axis] = spread
+    weights, axis = input_weights(module)
+    for part, weight in weights.items():
+        positions = weight.shape[axis] // units  # behind a flattening every unit is read at several
+        spread = (indices[:, None] * positions + torch.arange(positions, device=indices.device)).flatten()
+        cut.slices.setdefault(f"{name}.{part}", {})[axis] = spread
 
 
 def _resize_outputs(module: nn.Module, units: int) -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
+from torch.nn.modules.conv import _ConvNd
 
 from .gate import Gate
 from .gates import gates_of
-from .layers import is_layer, is_norm, spread
+from .layers import input_weights, is_layer, is_norm, spread
 from .norm import ContextNorm
 from .sites import Site
 
@@ -78,10 +78,10 @@ def _scale_outputs(module: nn.Module, gain: Tensor) -> None:
 
 
 def _scale_inputs(reader: nn.Module, gain: Tensor) -> None:
-    axis = 0 if isinstance(reader, _ConvTransposeNd) or type(reader).__name__ == "Conv1D" else 1
-    weight = reader.get_parameter("weight")
-    per_input = gain.repeat_interleave(weight.shape[axis] // len(gain)).to(weight.dtype)
-    weight.mul_(per_input.view([-1 if d == axis else 1 for d in range(weight.dim())]))
+    weights, axis = input_weights(reader)
+    for weight in weights.values():
+        per_input = gain.repeat_interleave(weight.shape[axis] // len(gain)).to(weight.dtype)
+        weight.mul_(per_input.view([-1 if d == axis else 1 for d in range(weight.dim())]))
 
 
 def _positions(model: nn.Module, site: Site) -> int:

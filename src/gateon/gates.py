@@ -206,6 +206,7 @@ def attach(
     power: int = 1,
     width: float = 1.0,
     steepness: float = 1.0,
+    shared: str | Sequence[str] = (),
     before_norm: bool = False,
     batch_dim: int = 0,
     seed: int = 0,
@@ -227,6 +228,8 @@ def attach(
         power: the gain is sigma(v) ** power.
         width: of the random start.
         steepness: gains are those of steepness * v: above 1 gates learn faster than the weights that share their optimizer.
+        shared: patterns of site names where gates start on the same units in every context, for features that tasks have in common;
+            elsewhere each context draws its own.
         before_norm: multiply the layer's own output, before norm and activation, as the released code does.
         batch_dim: the dimension of activities that counts samples.
         seed: of the random start; the gates of a context do not depend on how many there are.
@@ -255,7 +258,10 @@ def attach(
     found = find_sites(model, sites, example, head=head)
     if before_norm:
         found = [replace(site, narrows=site.narrows_before_norm) for site in found]
-    rows = partial(_initial_row, shares=_shares(density, found), start=start, width=width, steepness=steepness, seed=seed)
+    alike = _matching_gates((shared,) if isinstance(shared, str) else shared, found)
+    rows = partial(
+        _initial_row, shares=_shares(density, found), start=start, width=width, steepness=steepness, shared=alike, seed=seed
+    )
     made = [(site, torch.stack([rows(n, site, k) for k in range(contexts)])) for n, site in enumerate(s for s in found if s.gated)]
     observed = [s for s in found if not s.gated and s.place]
     like = next(model.parameters(), torch.empty(0))
@@ -266,6 +272,7 @@ def attach(
         "power": power,
         "width": width,
         "steepness": steepness,
+        "shared": shared if isinstance(shared, str) else list(shared),
         "before_norm": before_norm,
         "batch_dim": batch_dim,
         "seed": seed,
@@ -314,10 +321,13 @@ def _initial_row(
     start: Literal["random", "open"] | float,
     width: float,
     steepness: float,
+    shared: frozenset[str],
     seed: int,
 ) -> Tensor:
-    """v of one context at the n-th gated site, drawn from a seed of its own."""
+    """v of one context at the n-th gated site, drawn from a seed of its own, or that of the first context where it is shared."""
     units = site.units
+    if site.name in shared:
+        context, likely = 0, None
     if start == "open":
         return torch.zeros(units)
     generator = torch.Generator().manual_seed(int(np.random.SeedSequence((seed, n, context)).generate_state(1)[0]))
@@ -330,6 +340,11 @@ def _initial_row(
     size = torch.rand(units, generator=generator) * width if start == "random" else torch.full((units,), math.atanh(start))
     size = size.clamp_min(torch.finfo(torch.float32).tiny)  # an open gate at exactly 0 would be a closed one
     return torch.where(is_open, size, -size) / steepness
+
+
+def _matching_gates(patterns: Sequence[str], sites: list[Site]) -> frozenset[str]:
+    gated = [site.name for site in sites if site.gated]
+    return frozenset(name for pattern in patterns for name in matching(pattern, gated, "site"))
 
 
 def _shares(density: float | Mapping[str, float], sites: list[Site]) -> dict[str, float]:

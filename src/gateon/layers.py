@@ -11,7 +11,7 @@ from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 
 from .norm import ContextNorm, UnitLength
 
-__all__ = ["is_activation", "is_layer", "is_norm", "rescales", "spread", "unit_dim", "units_of"]
+__all__ = ["input_weights", "is_activation", "is_layer", "is_norm", "rescales", "spread", "unit_dim", "units_of"]
 
 
 def units_of(module: nn.Module) -> int | None:
@@ -107,6 +107,17 @@ def spread(module: nn.Module, name: str, values: Tensor) -> Tensor | None:
     if axis is None or parameter.shape[axis] != values.shape[0]:
         return None
     return values.view([-1 if d == axis else 1 for d in range(parameter.dim())])
+
+
+def input_weights(module: nn.Module) -> tuple[dict[str, nn.Parameter], int]:
+    """The weights by which a layer reads its inputs, and their dimension that counts these; heads of several tasks have one each.
+
+    >>> weights, axis = input_weights(nn.ConvTranspose2d(3, 8, 5))
+    >>> list(weights), axis
+    (['weight'], 0)
+    """
+    found = {name: p for name, p in module.named_parameters(recurse=False) if name.split("_")[0] == "weight"}
+    return found, 0 if isinstance(module, _ConvTransposeNd) or _is_transposed_linear(module) else 1
 
 
 def _unit_axis(module: nn.Module, name: str) -> int | None:

@@ -358,13 +358,27 @@ def _readers(wiring: Wiring, index: int, units: int, dim: int) -> tuple[str, ...
 
 def _narrows(wiring: Wiring, chain: list[int], units: int, dim: int) -> tuple[bool, bool]:
     """For a gate at the end of the chain and for one at its start: can the units it closes be left out?"""
-    layer = wiring.calls[chain[0]]
-    fits = _is_sliceable(layer.module) and wiring.times(layer.name) == 1
+    summed = [_summed(wiring, i) for i in chain]
+    makers = {chain[0], *(layer for layers in summed for layer in layers)}
+    fits = all(_is_maker(wiring, i, units) for i in makers)
     private = fits and _read_by_layers_only(wiring, chain[-1], units, dim)
-    rest = [wiring.calls[i] for i in chain[1:]]
-    apart = all(_acts_on_each_unit(call) for call in rest)
-    keeps_zero = all(_keeps_zero(call) for call in rest)
+    rest = [(wiring.calls[i], layers) for i, layers in zip(chain[1:], summed[1:], strict=True)]
+    apart = all(layers or _acts_on_each_unit(call) for call, layers in rest)
+    keeps_zero = all(_keeps_zero(call) for call, _ in rest)
     return private and apart, private and keeps_zero
+
+
+def _is_maker(wiring: Wiring, index: int, units: int) -> bool:
+    """Whether the call makes so many units, of which any can be left out, and makes them once."""
+    module, name = wiring.calls[index].module, wiring.calls[index].name
+    return module is not None and _is_sliceable(module) and wiring.times(name) == 1 and units_of(module) == units
+
+
+def _summed(wiring: Wiring, index: int) -> list[int]:
+    """The layers whose results are summed here, which all belong to the site: a closed unit is left out of each. None elsewhere."""
+    if _kind(wiring, index) != "sum":
+        return []
+    return [layer for i in wiring.calls[index].inputs for layer in (_summed(wiring, i) or [i])]
 
 
 def _read_by_layers_only(wiring: Wiring, index: int, units: int, dim: int) -> bool:

@@ -91,9 +91,10 @@ class Specification:
         norm: statistics of the batch norms: per context, of the batch at hand, or no norm.
         input_dropout: share of the inputs that are left out at random in training, of an mlp.
         dropout: share of its hidden units that are.
-        density: share of units whose gate starts open.
+        density: share of units whose gate starts open; one number, or patterns of site names such as group3*=0.1,*=0.5.
         start: gain at which open gates start, above 0 and below 1; None for the preset's.
         steepness: gains are those of steepness times a gate's weight: above 1 gates learn faster than weights.
+        shared: patterns of site names such as first,group1* where gates start on the same units in every task.
         rate: eta_A, how fast relevance freezes; one number, or patterns of site names such as first=0.04,*=0.004.
         epsilon: relevance below it unfreezes.
         floor: least availability.
@@ -154,9 +155,10 @@ class Specification:
     norm: Literal["context", "batch", "none"] | None = None
     input_dropout: float = 0.0
     dropout: float = 0.0
-    density: float | None = None
+    density: float | str | None = None
     start: float | None = None
     steepness: float | None = None
+    shared: str | None = None
     rate: float | str | None = None
     epsilon: float | None = None
     floor: float | None = None
@@ -193,8 +195,9 @@ class Specification:
         for name, layer in (("hidden", "hidden layer"), ("channels", "convolution")):
             if not getattr(self, name) or min(getattr(self, name)) < 1:
                 raise ValueError(f"{name} is one whole number of at least 1 for every {layer}.")
-        if isinstance(self.rate, str):
-            _rates(self.rate)
+        for name in ("rate", "density"):
+            if isinstance(getattr(self, name), str):
+                _by_pattern(name, getattr(self, name))
         if self.settings is not None:
             _numbers(self.settings)
         for name in ("input_dropout", "dropout", "warm_up"):
@@ -284,12 +287,17 @@ class Specification:
         text = is_text(self.stream)
         base = preset("language" if text else self.preset, "parameter" if self.method == "p-gateon" else "unit")
         names = (
-            *("density", "start", "steepness", "epsilon", "floor", "relevance"),
+            *("start", "steepness", "epsilon", "floor", "relevance"),
             *("apply", "obstruct_head", "prefer", "gate_penalty"),
         )
         asked = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
-        rate = RATES.get(self.chosen_network(), base.rate) if self.rate is None else self.rate
-        method: GateON = replace(base, **asked, rate=_rates(rate) if isinstance(rate, str) else rate, seed=self.seed)
+        usual = {"rate": RATES.get(self.chosen_network(), base.rate), "density": base.density}
+        for name, otherwise in usual.items():
+            given = otherwise if getattr(self, name) is None else getattr(self, name)
+            asked[name] = _by_pattern(name, given) if isinstance(given, str) else given
+        if self.shared is not None:
+            asked["shared"] = tuple(pattern.strip() for pattern in self.shared.split(","))
+        method: GateON = replace(base, **asked, seed=self.seed)
         if text and stream is not None:
             method = with_first_rate(method, stream, self.batch, self.steps, self.epochs)
         if self.method == "gating-only":
@@ -418,16 +426,16 @@ class Specification:
         return model if self.heads == "shared" else with_task_heads(model, len(stream))
 
 
-def _rates(text: str) -> dict[str, float]:
-    """Rates by pattern, from pattern=rate,pattern=rate.
+def _by_pattern(name: str, text: str) -> dict[str, float]:
+    """Numbers by pattern of site names, from pattern=number,pattern=number.
 
-    >>> _rates("first=0.04,*=0.004")
+    >>> _by_pattern("rate", "first=0.04,*=0.004")
     {'first': 0.04, '*': 0.004}
     """
     try:
         return _pairs(text)
     except ValueError:
-        raise ValueError(f"rate is a number, or patterns of site names such as first=0.04,*=0.004, not {text!r}.") from None
+        raise ValueError(f"{name} is a number, or patterns of site names such as first=0.04,*=0.004, not {text!r}.") from None
 
 
 def _numbers(text: str) -> dict[str, float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from functools import partial
 
 import pytest
@@ -58,16 +59,33 @@ def test_a_state_with_more_heads_is_taken_over(tmp_path):
     assert_same(whole.state_dict(), other.state_dict())
 
 
-def test_gates_find_the_hidden_layers_below_heads():
+@pytest.mark.parametrize("per", ["unit", "parameter"])
+def test_gates_find_the_hidden_layers_below_heads_and_a_sub_network_has_narrow_ones(per):
     torch.manual_seed(0)
-    model = with_task_heads(mlp(8, (24, 24), 3), tasks=3)
-    learner = gateon.Learner(model, optimizer=ADAM, method=gateon.GateON(density=0.5), compact=False)
-    full = gateon.Learner(with_task_heads(mlp(8, (24, 24), 3), tasks=3), optimizer=ADAM, method=gateon.GateON(density=0.5))
-    assert list(learner.method.gates.gates) == ["1", "4"]
-    full.model.load_state_dict(model.state_dict())
-    assert train(learner, 0, 5) == pytest.approx(train(full, 0, 5), rel=1e-4)
-    assert train(learner, 1, 5) == pytest.approx(train(full, 1, 5), rel=1e-4)
-    assert full.is_compact
+    model = with_task_heads(mlp(8, (24, 24), 3, norm="none"), tasks=3)
+    method = gateon.GateON(density=0.5, per=per, obstruct_head=True, rate=0.1)
+    whole = gateon.Learner(model, optimizer=ADAM, method=copy.deepcopy(method), compact=False)
+    part = gateon.Learner(with_task_heads(mlp(8, (24, 24), 3, norm="none"), 3), optimizer=ADAM, method=copy.deepcopy(method))
+    assert list(whole.method.gates.gates) == ["1", "3"]
+    part.model.load_state_dict(model.state_dict())
+    for context in (0, 1, 0):
+        assert train(part, context, 5) == pytest.approx(train(whole, context, 5), rel=1e-4)
+        assert part.is_compact and not whole.is_compact
+        small = part._part.network[-1]
+        assert small.in_features == 12 and {w.shape for name, w in small.named_parameters() if "weight" in name} == {(3, 12)}
+    x = torch.randn(5, 8)
+    for context in (0, 1):
+        torch.testing.assert_close(part.predict(x, context=context), whole.predict(x, context=context), rtol=1e-3, atol=1e-4)
+
+
+def test_a_sub_network_with_heads_can_be_folded():
+    torch.manual_seed(0)
+    model = with_task_heads(mlp(8, (24,), 3), tasks=2)
+    gateon.attach(model, contexts=2, density=0.5)
+    model[-1].context = 1
+    model.context_gates.switch(1)
+    x = torch.randn(5, 8)
+    torch.testing.assert_close(gateon.compact(model.eval(), 1, fold=True)(x), model(x))
 
 
 def test_bad_heads_are_refused():

@@ -54,6 +54,7 @@ class GateON(Method):
     width: float = 0.3
     power: int = 1
     steepness: float = 1.0
+    shared: str | tuple[str, ...] = ()
     before_norm: bool = False
     prefer: float = 0.0
     gate_penalty: float = 0.0
@@ -105,6 +106,7 @@ class GateON(Method):
             power=self.power,
             width=self.width,
             steepness=self.steepness,
+            shared=self.shared,
             before_norm=self.before_norm,
             seed=self.seed,
         )

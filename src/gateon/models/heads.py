@@ -32,9 +32,6 @@ class TaskHeads(nn.Linear, Contextual):
     (torch.Size([5, 2]), 3)
     """
 
-    # The width of a grouped layer is kept when a context's sub-network is taken out: cutting one head would not cut the others.
-    groups = 0
-
     def __init__(self, inputs: int, classes: int, tasks: int = 1) -> None:
         if min(inputs, classes, tasks) < 1:
             raise ValueError(f"TaskHeads needs at least one input, class and task, not {inputs}, {classes} and {tasks}.")
