@@ -51,6 +51,7 @@ CHANGES = {
     "start": 0.5,
     "steepness": 10.0,
     "shared": "conv1,hidden*",
+    "rescale": True,
     "rate": 0.1,
     "epsilon": 0.25,
     "floor": 0.01,

@@ -20,8 +20,8 @@ __all__ = ["alone", "compare", "isolated_record", "learn", "run_specification"]
 # What changes a method and not the network, its data or its training.
 METHOD_ONLY = (
     *("strength", "memory", "settings", "threshold", "window", "curves"),
-    *("density", "start", "steepness", "shared", "rate", "epsilon", "floor", "relevance", "apply", "obstruct_head", "prefer"),
-    "gate_penalty",
+    *("density", "start", "steepness", "shared", "rescale", "rate", "epsilon", "floor", "relevance", "apply", "obstruct_head"),
+    *("prefer", "gate_penalty"),
 )
 
 

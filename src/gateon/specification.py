@@ -95,6 +95,7 @@ class Specification:
         start: gain at which open gates start, above 0 and below 1; None for the preset's.
         steepness: gains are those of steepness times a gate's weight: above 1 gates learn faster than weights.
         shared: patterns of site names such as first,group1* where gates start on the same units in every task.
+        rescale: start the weights of a sub-network as large as those of a network of its own width.
         rate: eta_A, how fast relevance freezes; one number, or patterns of site names such as first=0.04,*=0.004.
         epsilon: relevance below it unfreezes.
         floor: least availability.
@@ -159,6 +160,7 @@ class Specification:
     start: float | None = None
     steepness: float | None = None
     shared: str | None = None
+    rescale: bool | None = None
     rate: float | str | None = None
     epsilon: float | None = None
     floor: float | None = None
@@ -287,7 +289,7 @@ class Specification:
         text = is_text(self.stream)
         base = preset("language" if text else self.preset, "parameter" if self.method == "p-gateon" else "unit")
         names = (
-            *("start", "steepness", "epsilon", "floor", "relevance"),
+            *("start", "steepness", "rescale", "epsilon", "floor", "relevance"),
             *("apply", "obstruct_head", "prefer", "gate_penalty"),
         )
         asked = {name: getattr(self, name) for name in names if getattr(self, name) is not None}

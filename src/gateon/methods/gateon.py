@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from ..encoders import encoder_sites
 from ..gates import Gates, attach, gates_of
+from ..layers import input_weights
 from ..observers import Relevance
 from ..obstruct import Obstruction, Rules, View
 from ..sites import Site
@@ -29,6 +30,9 @@ class GateON(Method):
     Args:
         gating: False leaves every gate open: obstruction only.
         obstruct_head: whether output layers have availabilities too.
+        rescale: divide the weights a site starts with by the square root of its density, and those by which an output layer reads
+            it. Weights are drawn for the width of the whole network, and too small for optimizers whose steps have a size of their
+            own; so a sub-network starts like a network of its own width.
         prefer: open the gates of a new context on units in proportion to their availability to this power; 0: on any.
         gate_penalty: lambda of the regulariser for the number of active units, see `penalty`.
         encoder: gate a pretrained encoder like BERT at the places of the paper, see `gateon.encoders`; instead of `sites`.
@@ -56,6 +60,7 @@ class GateON(Method):
     steepness: float = 1.0
     shared: str | tuple[str, ...] = ()
     before_norm: bool = False
+    rescale: bool = False
     prefer: float = 0.0
     gate_penalty: float = 0.0
     sites: str | tuple[str, ...] | Mapping[str, str | tuple[str, ...]] | None = None
@@ -110,6 +115,8 @@ class GateON(Method):
             before_norm=self.before_norm,
             seed=self.seed,
         )
+        if self.rescale:
+            _rescale(self.gates)
         if not self.gating:
             self.gates.off()
         try:
@@ -148,6 +155,17 @@ class GateON(Method):
         """Take over availabilities."""
         if self.handle is not None:
             self.handle.load_state_dict(state)
+
+
+@torch.no_grad()
+def _rescale(gates: Gates) -> None:
+    heads = {owned for site in gates.sites.values() if site.head for owned in site.owns}
+    for name, gain in gates.gain(0).items():
+        site, density = gates.sites[name], (gain > 0).float().mean()
+        for layer in (*site.owns, *heads.intersection(site.readers)):
+            for weight in input_weights(gates.model.get_submodule(layer))[0].values():
+                if weight.dim() > 1:  # a norm's scale stays
+                    weight.div_(density.sqrt())
 
 
 def gating_only(base: GateON | None = None) -> GateON:

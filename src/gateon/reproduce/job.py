@@ -256,7 +256,9 @@ def _key(thing: Any) -> str:
 
 def _plain_words(thing: Any) -> str:
     """Its repr, the same in every process, without what came later and is left at its default: so records stay as they are."""
-    return re.sub(r" at 0x[0-9a-f]+|, first_rate=None|, steepness=1\.0|, shared=\(\)|, encoder=False", "", repr(thing))
+    return re.sub(
+        r" at 0x[0-9a-f]+|, first_rate=None|, steepness=1\.0|, shared=\(\)|, rescale=False|, encoder=False", "", repr(thing)
+    )
 
 
 def _no_task(k: int) -> Task:
@@ -294,7 +296,7 @@ def _settled(specification: Specification) -> Specification:
     method = specification.make_method()
     if not isinstance(method, GateON):
         return specification
-    names = {f.name for f in fields(Specification)} & {f.name for f in fields(GateON)} - {"seed", "steepness", "shared"}
+    names = {f.name for f in fields(Specification)} & {f.name for f in fields(GateON)} - {"seed", "steepness", "shared", "rescale"}
     values = {name: getattr(method, name) for name in names}
     plain = {name: value for name, value in values.items() if isinstance(value, bool | int | float | str)}
     if isinstance(method.start, str):  # a word is the preset's; an option of that name is a number
