@@ -1,9 +1,10 @@
 """Settings of the convolutional networks, varied one at a time around a base, measured on validation data.
 
     python benchmarks/search_convolution.py cifar
+    python benchmarks/search_convolution.py cifar-wide
     python benchmarks/search_convolution.py cnn
 
-The first tasks of the stream, one seed, fewer steps than the tables. Trials that are in the record already are not run again.
+The first tasks of the stream, one seed, but for cifar-wide with fewer steps than the tables. Trials that are in the record already are not run again.
 """
 
 from __future__ import annotations
@@ -33,6 +34,29 @@ BASES: dict[str, dict[str, Any]] = {
         "threads": 1,
         "part": "validation",
     },
+    "cifar-wide": {
+        "stream": "split-cifar100",
+        "tasks": 3,
+        "method": "p-gateon",
+        "depth": 10,
+        "widen": 20,
+        "heads": "per-task",
+        "steps": 216,
+        "batch": 32,
+        "optimizer": "adam",
+        "lr": 3e-3,
+        "density": 0.1,
+        "start": 0.9,
+        "steepness": 10.0,
+        "shared": "first,group1*,group2*",
+        "rescale": True,
+        "rate": 0.3,
+        "epsilon": 0.0,
+        "obstruct_head": True,
+        "prefer": 3.0,
+        "threads": 1,
+        "part": "validation",
+    },
     "cnn": {
         "stream": "rotated-mnist",
         "tasks": 3,
@@ -49,6 +73,8 @@ BASES: dict[str, dict[str, Any]] = {
     },
 }
 STEEP = {"start": 0.9, "steepness": 10.0}
+ALONE = dict.fromkeys(("density", "start", "steepness", "shared", "rescale", "rate", "epsilon", "obstruct_head", "prefer"))
+ALONE |= {"method": "isolated", "heads": "shared", "widen": 2}
 TRIALS: dict[str, dict[str, dict[str, Any]]] = {
     "cifar": {
         "base": {},
@@ -60,6 +86,14 @@ TRIALS: dict[str, dict[str, dict[str, Any]]] = {
         "lr 0.1, rate 0.05, head, density 0.25": {"lr": 0.1, "rate": 0.05, "obstruct_head": True, "density": 0.25},
         "adam 0.005, density 0.75": {"optimizer": "adam", "lr": 5e-3, "density": 0.75},
         "isolated, adam 0.005": {"method": "isolated", "optimizer": "adam", "lr": 5e-3, "density": None, "rate": None},
+    },
+    "cifar-wide": {
+        "base": {},
+        "every task its own units everywhere": {"shared": None},
+        "weights drawn for the whole width": {"rescale": None},
+        "per unit": {"method": "n-gateon", "density": "group3*=0.05,*=0.1", "rate": "group3*=0.02,head=0.02,*=0.3"},
+        "isolated, width 2": ALONE,
+        "isolated, width 2, lr 0.002": {**ALONE, "lr": 2e-3},
     },
     "cnn": {
         "base": {},

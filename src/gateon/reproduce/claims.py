@@ -277,7 +277,7 @@ def _rotated_cnn(wanted: float, measure: str, name: str, paper: str = "-", *, at
 def _cifar(row: str, other: str, least: float, paper: str = "-") -> Claim:
     """A row's continual accuracy on split CIFAR-100 less that of another."""
     check = leads("table-cifar", CIFAR, row, other, least)
-    cause = FILLS_UP if row.startswith("n-") else SPARSER if other == "Isolated" else NARROW_FILLS_UP
+    cause = FEWER_UNITS if "narrow" not in row else FILLS_UP if row.startswith("n-") else NARROW_FILLS_UP
     return Claim(f"split CIFAR-100, 20 tasks: {row} less {other}, points", check, paper, f"{least:+g}", cause)
 
 
@@ -320,7 +320,10 @@ FIRST_TASK_ONLY = (
 FEWER_CHANNELS = "a part of the channels learns a little less than all of them, and what tasks share does not make up for it"
 FILLS_UP = "per unit so small a network fills up after a few tasks: what early ones keep, late ones lack"
 NARROW_FILLS_UP = "so narrow a network fills up per parameter, too: late tasks are learned less well than early ones"
-SPARSER = "each task learns in a quarter of the channels, a network of its own in all; with more of them late tasks find none free"
+FEWER_UNITS = (
+    "in the last group each task has half as many units as a network of its own, and per unit no others are free; the groups "
+    "before it are those of the first task"
+)
 SAME_LABELS = (
     "with one head for all tasks a label means the same in each, and fine-tuning forgets nothing; published numbers have a head "
     "for every task, as in the next row"
@@ -366,7 +369,9 @@ TARGETS: tuple[Claim, ...] = (
         for gateon in ("n-GateON", "p-GateON")
         for row, other, least in (
             (gateon, "Isolated", -1.5),
-            (f"{gateon}, narrow", "EWC", 5.0),  # each against its like: the others are only run narrow
+            (gateon, "EWC", 5.0),  # as many units at work
+            (gateon, "Finetune", 15.0),
+            (f"{gateon}, narrow", "EWC", 5.0),  # as many units in all
             (f"{gateon}, narrow", "Finetune", 15.0),
         )
     ),
