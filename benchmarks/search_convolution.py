@@ -4,7 +4,8 @@
     python benchmarks/search_convolution.py cifar-wide
     python benchmarks/search_convolution.py cnn
 
-The first tasks of the stream, one seed, but for cifar-wide with fewer steps than the tables. Trials that are in the record already are not run again.
+The first tasks of the stream, one seed, but for cifar-wide with fewer steps than the tables. Trials that are in the record already
+are not run again.
 """
 
 from __future__ import annotations
@@ -92,6 +93,12 @@ TRIALS: dict[str, dict[str, dict[str, Any]]] = {
         "every task its own units everywhere": {"shared": None},
         "weights drawn for the whole width": {"rescale": None},
         "per unit": {"method": "n-gateon", "density": "group3*=0.05,*=0.1", "rate": "group3*=0.02,head=0.02,*=0.3"},
+        "per unit, in a network twice as wide": {
+            "method": "n-gateon",
+            "widen": 40,
+            "density": 0.05,
+            "rate": "group3*=0.02,head=0.02,*=0.3",
+        },
         "isolated, width 2": ALONE,
         "isolated, width 2, lr 0.002": {**ALONE, "lr": 2e-3},
     },
