@@ -74,6 +74,8 @@ BASES: dict[str, dict[str, Any]] = {
     },
 }
 STEEP = {"start": 0.9, "steepness": 10.0}
+PER_UNIT = {"method": "n-gateon", "rate": "group3*=0.02,head=0.02,*=0.3"}
+WIDER = {**PER_UNIT, "widen": 40, "density": 0.05}
 ALONE = dict.fromkeys(("density", "start", "steepness", "shared", "rescale", "rate", "epsilon", "obstruct_head", "prefer"))
 ALONE |= {"method": "isolated", "heads": "shared", "widen": 2}
 TRIALS: dict[str, dict[str, dict[str, Any]]] = {
@@ -92,13 +94,9 @@ TRIALS: dict[str, dict[str, dict[str, Any]]] = {
         "base": {},
         "every task its own units everywhere": {"shared": None},
         "weights drawn for the whole width": {"rescale": None},
-        "per unit": {"method": "n-gateon", "density": "group3*=0.05,*=0.1", "rate": "group3*=0.02,head=0.02,*=0.3"},
-        "per unit, in a network twice as wide": {
-            "method": "n-gateon",
-            "widen": 40,
-            "density": 0.05,
-            "rate": "group3*=0.02,head=0.02,*=0.3",
-        },
+        "per unit": {**PER_UNIT, "density": "group3*=0.05,*=0.1"},
+        "per unit, in a network twice as wide": WIDER,
+        "per unit, in a network twice as wide, lr 0.002": {**WIDER, "lr": 2e-3},
         "isolated, width 2": ALONE,
         "isolated, width 2, lr 0.002": {**ALONE, "lr": 2e-3},
     },
