@@ -326,8 +326,8 @@ FEWER_CHANNELS = "a part of the channels learns a little less than all of them, 
 FILLS_UP = "per unit so small a network fills up after a few tasks: what early ones keep, late ones lack"
 NARROW_FILLS_UP = "so narrow a network fills up per parameter, too: late tasks are learned less well than early ones"
 LEARNS_A_LITTLE_LESS = (
-    "a sub-network learns a little less than a network of its own as wide, whether or not tasks share their first groups (validation "
-    "data, search-cifar-wide)"
+    "a sub-network learns a little less than a network of its own as wide, whether or not tasks share their first groups "
+    "(validation data, search-cifar-wide)"
 )
 SAME_LABELS = (
     "with one head for all tasks a label means the same in each, and fine-tuning forgets nothing; published numbers have a head "
