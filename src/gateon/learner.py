@@ -179,6 +179,8 @@ class Learner:
     def end_task(self, task: int, data: Iterable[tuple[Any, Tensor]]) -> None:
         """Tell the method that a task is over."""
         self.method.end_task(self.model, task, data)
+        if self._part is not None:
+            self._part.renew()
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that decides how learning goes on: model, optimizer, schedule, method, detector, position, generator."""

@@ -7,9 +7,10 @@ from functools import partial
 import pytest
 import torch
 from forgetting import forgotten, forgotten_by_finetuning
-from method_tools import ADAM, assert_same, end, learner_of, reloaded, tiny_mlp, train
+from method_tools import ADAM, assert_same, batch, end, flat, learner_of, reloaded, tiny_mlp, train
 from torch import nn
 
+import gateon
 from gateon.methods.both import Both
 from gateon.methods.si import SI
 from gateon.methods.xdg import XdG
@@ -100,6 +101,34 @@ def test_the_data_of_a_task_reach_both_methods():
 
     Both(Counts(), Counts()).end_task(nn.Linear(1, 1), 0, ((torch.ones(2, 1), torch.ones(2)) for _ in range(3)))
     assert seen == [6, 6]
+
+
+@pytest.mark.parametrize("method", [lambda: XdG(off=0.6), lambda: Both(XdG(off=0.6), SI(strength=0.5))])
+def test_sub_networks_are_trained_and_that_is_exact(method):
+    """Three tasks, of which the first goes on after its end and then comes back: what SI keeps must follow."""
+
+    def learned(compact):
+        torch.manual_seed(0)
+        learner = gateon.Learner(mlp(8, (24, 24), 3, norm="none").double(), optimizer=ADAM, method=method(), compact=compact)
+        for task in (0, 1, 2, 0):
+            for part in range(2):
+                for s in range(5):
+                    x, y = batch(task, seed=10 * part + s)
+                    learner.observe(x.double(), y, context=task)
+                end_in_double(learner, task)
+        return learner
+
+    def end_in_double(learner, task):
+        learner.end_task(task, [(x.double(), y) for x, y in [batch(task)]])
+
+    whole, part = learned(False), learned(True)
+    assert part.is_compact and not whole.is_compact
+    x = batch(9)[0].double()
+    for task in range(3):
+        torch.testing.assert_close(part.predict(x, context=task), whole.predict(x, context=task))
+    expected, found = (flat({"model": m.model.state_dict(), "method": m.method.state_dict()}) for m in (whole, part))
+    assert expected.keys() == found.keys()
+    torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-11)
 
 
 @pytest.mark.parametrize("off", [1.0, -0.1, float("nan")])

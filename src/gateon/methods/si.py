@@ -65,7 +65,7 @@ class SI(Method):
         before: dict[str, tuple[Tensor, Tensor]] = {}
 
         @torch.no_grad()
-        def begin(optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        def before_step(optimizer: Optimizer, args: Any, kwargs: Any) -> None:
             for name, p in trainable(model).items():
                 if p.grad is None or name not in self.path:
                     before.pop(name, None)
@@ -81,22 +81,26 @@ class SI(Method):
                         g.addcmul_(Omega, then - anchor, value=2 * self.strength)
 
         @torch.no_grad()
-        def end(optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        def after_step(optimizer: Optimizer, args: Any, kwargs: Any) -> None:
             parameters = trainable(model)
             for name, (theta, gradient) in before.items():
                 for w, g, now, then in blocks(self.path[name], gradient, parameters[name], theta):
                     w.addcmul_(g, now - then, value=-1)
 
         def adopt(optimizer: Optimizer) -> None:
-            check_fits(self.path, model)
-            for name, p in trainable(model).items():
-                if name not in self.path:
-                    self.path[name], self.importance[name] = torch.zeros_like(p), torch.zeros_like(p)
-                    self.anchor[name] = p.detach().clone()
-            optimizer.register_step_pre_hook(begin)
-            optimizer.register_step_post_hook(end)
+            self.begin(model)
+            optimizer.register_step_pre_hook(before_step)
+            optimizer.register_step_post_hook(after_step)
 
         return adopt
+
+    def begin(self, model: nn.Module) -> None:
+        """Begin the path of every parameter that has none yet."""
+        check_fits(self.path, model)
+        for name, p in trainable(model).items():
+            if name not in self.path:
+                self.path[name], self.importance[name] = torch.zeros_like(p), torch.zeros_like(p)
+                self.anchor[name] = p.detach().clone()
 
     def value(self, model: nn.Module) -> Tensor:
         """The penalty."""
