@@ -97,6 +97,13 @@ TRIALS: dict[str, dict[str, dict[str, Any]]] = {
         "per unit": {**PER_UNIT, "density": "group3*=0.05,*=0.1"},
         "per unit, in a network twice as wide": WIDER,
         "per unit, in a network twice as wide, lr 0.002": {**WIDER, "lr": 2e-3},
+        "inheriting": {"inherit": True},
+        "inheriting, every task its own units everywhere": {"inherit": True, "shared": None},
+        "per unit, in a network twice as wide, inheriting, every task its own units everywhere": {
+            **WIDER,
+            "inherit": True,
+            "shared": None,
+        },
         "isolated, width 2": ALONE,
         "isolated, width 2, lr 0.002": {**ALONE, "lr": 2e-3},
     },

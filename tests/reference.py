@@ -219,3 +219,12 @@ def change_points(
         confidence[active] = confidence[active] * (1 - rate_C) + rate_C
         found.append((active, new))
     return found
+
+
+def inherited(W: Tensor, A: Tensor, to_rows: list[int], to_columns: list[int], rows: list[int], columns: list[int]) -> Tensor:
+    """W with w_ij moved towards w_i'j' by its availability, where unit i' of the parent is paired with unit i of the heir."""
+    out = W.clone()
+    for i, parent_i in zip(to_rows, rows, strict=True):
+        for j, parent_j in zip(to_columns, columns, strict=True):
+            out[i, j] = W[i, j] + A[i, j] * (W[parent_i, parent_j] - W[i, j])
+    return out

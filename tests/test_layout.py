@@ -29,6 +29,7 @@ ORDER = [
     "obstruct",
     "fold",
     "compact",
+    "inherit",
     "tiny",
     "pretrained",
     "models",

@@ -5,6 +5,7 @@ from .compact import compact
 from .detector import ContextDetector, Verdict
 from .gate import Gate
 from .gates import Gates, attach, gates_of
+from .inherit import inherit
 from .learner import Learner, Observation
 from .methods import Finetune, GateON, Method, gating_only, obstruction_only, preset
 from .norm import ContextNorm, context_norms
@@ -31,6 +32,7 @@ __all__ = [
     "context_norms",
     "gates_of",
     "gating_only",
+    "inherit",
     "metrics",
     "models",
     "obstruct",

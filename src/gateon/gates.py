@@ -80,6 +80,11 @@ class Gates:
         """Whether it is context 0, and no other, that is being learned."""
         return bool((self._learning == 0).all())
 
+    @property
+    def learning(self) -> int | None:
+        """The context being learned, which need not be the one that is shown; None where it differs from sample to sample."""
+        return int(self._learning) if self._learning.dim() == 0 else None
+
     def switch(self, context: int | Sequence[int] | Tensor) -> None:
         """Make a context active: one index for all samples, or one for each sample of the next batches."""
         rows = self._checked(context)

@@ -385,6 +385,10 @@ class Obstruction:
     def _is_plastic(self, parameter: nn.Parameter) -> bool:
         return parameter not in self._frozen and all(o.is_plastic(parameter) for o in self._owners.get(parameter, ()))
 
+    def scale_of(self, parameter: nn.Parameter) -> Tensor | None:
+        """What scales the updates of a parameter, shaped to multiply it; None if it has no availability."""
+        return self._scale_of(parameter) if parameter in self._frozen or parameter in self._owners else None
+
     def _scale_of(self, parameter: nn.Parameter) -> Tensor:
         """The availability of a parameter, the smallest where it is owned more than once."""
         if parameter in self._frozen:

@@ -103,6 +103,7 @@ class Specification:
         apply: use availability at every step, or that of the last switch.
         obstruct_head: give the output layer availabilities too.
         prefer: open a new context's gates on units in proportion to their availability to this power; 0: on any.
+        inherit: start every new context as a copy of the one before it, as far as parameters are available.
         gate_penalty: weight of the regulariser that closes gates: of the mean of the gates' weights in each layer.
         rotation_step: degrees between the tasks of rotated-mnist; None for random angles.
         angles: of the tasks of rotated-mnist, in degrees, if they are not to be drawn.
@@ -168,6 +169,7 @@ class Specification:
     apply: Literal["step", "switch"] | None = None
     obstruct_head: bool | None = None
     prefer: float | None = None
+    inherit: bool | None = None
     gate_penalty: float | None = None
     rotation_step: float | None = None
     angles: tuple[float, ...] = ()
@@ -290,7 +292,7 @@ class Specification:
         base = preset("language" if text else self.preset, "parameter" if self.method == "p-gateon" else "unit")
         names = (
             *("start", "steepness", "rescale", "epsilon", "floor", "relevance"),
-            *("apply", "obstruct_head", "prefer", "gate_penalty"),
+            *("apply", "obstruct_head", "prefer", "inherit", "gate_penalty"),
         )
         asked = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
         usual = {"rate": RATES.get(self.chosen_network(), base.rate), "density": base.density}

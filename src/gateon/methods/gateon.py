@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from ..encoders import encoder_sites
 from ..gates import Gates, attach, gates_of
+from ..inherit import Heirs
 from ..layers import input_weights
 from ..observers import Relevance
 from ..obstruct import Obstruction, Rules, View
@@ -34,6 +35,8 @@ class GateON(Method):
             it. Weights are drawn for the width of the whole network, and too small for optimizers whose steps have a size of their
             own; so a sub-network starts like a network of its own width.
         prefer: open the gates of a new context on units in proportion to their availability to this power; 0: on any.
+        inherit: start every new context as a copy of the one learned before it, as far as parameters are available: see
+            `gateon.inherit`.
         gate_penalty: lambda of the regulariser for the number of active units, see `penalty`.
         encoder: gate a pretrained encoder like BERT at the places of the paper, see `gateon.encoders`; instead of `sites`.
 
@@ -62,6 +65,7 @@ class GateON(Method):
     before_norm: bool = False
     rescale: bool = False
     prefer: float = 0.0
+    inherit: bool = False
     gate_penalty: float = 0.0
     sites: str | tuple[str, ...] | Mapping[str, str | tuple[str, ...]] | None = None
     encoder: bool = False
@@ -126,6 +130,8 @@ class GateON(Method):
             raise
         if self.prefer:
             self.gates.prefers = self._prefers
+        if self.inherit and self.gating:
+            Heirs(self.gates)  # after the obstruction: it copies by the availabilities that hold from the switch on
         return self.handle.follow
 
     def penalty(self, model: nn.Module) -> Tensor | None:

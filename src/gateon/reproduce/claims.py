@@ -140,7 +140,7 @@ def _shared_last_layer(found: Found) -> Finding:
 
 
 def _correlations(found: Found, stream: str) -> Any:
-    entry = entry_of(found.get("figure-correlation", {"entries": []}), "n-GateON 0", "best", stream)
+    entry = entry_of(found.get("figure-correlation", {"entries": []}), "n-GateON 0", "paper", stream)
     return None if entry is None else np.array(entry["series"]["correlation"]["mean"], dtype=float)
 
 

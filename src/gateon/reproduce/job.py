@@ -27,6 +27,7 @@ SCALES = {
     "cpu": "hours on two cores, full MNIST",
     "paper": "the paper's sizes and steps, for a GPU",
 }
+LATER = ("steepness", "shared", "rescale", "inherit")  # options that came later: older records do not have them written out
 PRESETS: dict[str, Fields] = {name: {"preset": name} for name in ("paper", "released", "best")}
 
 
@@ -206,8 +207,8 @@ def differences(job: Job, scale: str) -> list[str]:
             for name, value in own.items()
             if stream in (full.streams or job.streams) and value != printed.get(name)
         ]
-    for name, value in size.narrow.items():
-        labels = ", ".join(row.label for row in job.rows if row.narrow)
+    labels = ", ".join(row.label for row in job.rows if row.narrow)
+    for name, value in size.narrow.items() if labels else ():
         changed.append(f"{name}: {_shown(value)} in the rows {labels}, which would take too long at full size.")
     for row in job.rows:
         printed = dict(full.fields) | dict(row.fields)
@@ -257,7 +258,7 @@ def _key(thing: Any) -> str:
 def _plain_words(thing: Any) -> str:
     """Its repr, the same in every process, without what came later and is left at its default: so records stay as they are."""
     return re.sub(
-        r" at 0x[0-9a-f]+|, first_rate=None|, steepness=1\.0|, shared=\(\)|, rescale=False|, encoder=False", "", repr(thing)
+        r" at 0x[0-9a-f]+|, first_rate=None|, steepness=1\.0|, shared=\(\)|, (rescale|inherit|encoder)=False", "", repr(thing)
     )
 
 
@@ -296,7 +297,7 @@ def _settled(specification: Specification) -> Specification:
     method = specification.make_method()
     if not isinstance(method, GateON):
         return specification
-    names = {f.name for f in fields(Specification)} & {f.name for f in fields(GateON)} - {"seed", "steepness", "shared", "rescale"}
+    names = {f.name for f in fields(Specification)} & {f.name for f in fields(GateON)} - {"seed", *LATER}
     values = {name: getattr(method, name) for name in names}
     plain = {name: value for name, value in values.items() if isinstance(value, bool | int | float | str)}
     if isinstance(method.start, str):  # a word is the preset's; an option of that name is a number

@@ -36,7 +36,7 @@ TEN = {
 }
 CURVES = {
     "quick": Scale({**QUICK, "tasks": 5, "hidden": (300, 300), "steps": 60, "curves": 5}, seeds=1),
-    "cpu": Scale({**FULL, "tasks": 10, "hidden": (2000, 2000), "steps": 500, "batch": 1000, "curves": 25}, seeds=1),
+    "cpu": Scale({**FULL, "tasks": 10, "hidden": (2000, 2000), "steps": 250, "batch": 500, "curves": 25}, seeds=1),
     "paper": Scale({**FULL, "tasks": 100, "hidden": WIDE, "steps": 500, "batch": 1000, "curves": 10, "evaluate": "all"}, seeds=1),
 }
 SMALL_HUNDRED: Fields = {**QUICK, "tasks": 20, "hidden": (200,) * 4, "steps": 40, "density": 0.25, "evaluate": 5}
@@ -56,6 +56,13 @@ FAR = {
         {**LARGE_HUNDRED, "steps": 250, "evaluate": 50}, seeds=1, streams={PERMUTED: {}, ROTATED: LONGER, SHUFFLED: LONGER}
     ),
     "paper": Scale(PRINTED_HUNDRED, seeds=1),
+}
+
+# Gates that are open for half of the units, and learn to close: sparse random ones are apart from the start and stay so.
+SHARING = {
+    "quick": TEN["quick"],
+    "cpu": Scale({**FULL, "tasks": 20, "hidden": (1000,) * 4, "steps": 300, "batch": 250, "evaluate": "last"}),
+    "paper": Scale(PRINTED_HUNDRED),
 }
 
 THREE: dict[str, Fields] = {PERMUTED: {}, ROTATED: {}, SHUFFLED: {}}
@@ -282,7 +289,7 @@ JOBS: dict[str, Job] = {
                 )
             ),
             THREE,
-            {**CURVES, "paper": Scale({**CURVES["cpu"].fields, "curves": 10})},
+            {**CURVES, "paper": Scale({**CURVES["cpu"].fields, "steps": 500, "batch": 1000, "curves": 10})},
             columns=BEST,
             measures=("continual_accuracy",),
             series=("room", "task_locked", "continual"),
@@ -301,10 +308,10 @@ JOBS: dict[str, Job] = {
         Job(
             "figure-correlation",
             "Correlations of the gates of tasks, layer by layer; rotated tasks in the order of their angles",
-            (ABLATIONS[3],),
+            (N_EPSILON[0],),
             {PERMUTED: {}, ROTATED: {}},
-            HUNDRED,
-            columns=BEST,
+            SHARING,
+            columns={"paper": PRESETS["paper"]},
             series=("correlation",),
             differences=("Fully connected layers; the paper's figure is of its convolutional network.",),
             draw=draw.correlation,
