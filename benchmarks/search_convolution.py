@@ -76,6 +76,7 @@ BASES: dict[str, dict[str, Any]] = {
 STEEP = {"start": 0.9, "steepness": 10.0}
 PER_UNIT = {"method": "n-gateon", "rate": "group3*=0.02,head=0.02,*=0.3"}
 WIDER = {**PER_UNIT, "widen": 40, "density": 0.05}
+HEIRS = {"inherit": True, "shared": None}
 ALONE = dict.fromkeys(("density", "start", "steepness", "shared", "rescale", "rate", "epsilon", "obstruct_head", "prefer"))
 ALONE |= {"method": "isolated", "heads": "shared", "widen": 2}
 TRIALS: dict[str, dict[str, dict[str, Any]]] = {
@@ -98,11 +99,13 @@ TRIALS: dict[str, dict[str, dict[str, Any]]] = {
         "per unit, in a network twice as wide": WIDER,
         "per unit, in a network twice as wide, lr 0.002": {**WIDER, "lr": 2e-3},
         "inheriting": {"inherit": True},
-        "inheriting, every task its own units everywhere": {"inherit": True, "shared": None},
-        "per unit, in a network twice as wide, inheriting, every task its own units everywhere": {
+        "inheriting, every task its own units everywhere": HEIRS,
+        "per unit, in a network twice as wide, inheriting, every task its own units everywhere": {**WIDER, **HEIRS},
+        "inheriting, every task its own units everywhere, lr 0.002": {**HEIRS, "lr": 2e-3},
+        "per unit, in a network twice as wide, inheriting, every task its own units everywhere, lr 0.002": {
             **WIDER,
-            "inherit": True,
-            "shared": None,
+            **HEIRS,
+            "lr": 2e-3,
         },
         "isolated, width 2": ALONE,
         "isolated, width 2, lr 0.002": {**ALONE, "lr": 2e-3},

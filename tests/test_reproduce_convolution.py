@@ -35,7 +35,7 @@ def test_every_row_can_be_asked_for_and_trains_alike(job, scale):
     for stream in job.streams:
         asked = [c.specification for c in found if c.stream == stream]
         assert len({(s.steps, s.batch, s.optimizer, s.channels, s.hidden, s.depth) for s in asked}) == 1
-        others = {(s.lr, s.widen) for s in asked if s.shared is None}
+        others = {(s.lr, s.widen) for s in asked if not s.rescale}
         assert len(others) == 1, "a comparison at equal cost"
 
 

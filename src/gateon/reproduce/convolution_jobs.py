@@ -76,12 +76,14 @@ WIDE: Mapping[str, Scale] = {
         columns=PRINTED,
     ),
 }
-# A tenth of a network ten times as wide costs what the others do. Its first groups are the same for all tasks, and the first task
-# freezes them; in the last group each task has units of its own, which twenty tasks need a wider network for where all of a unit
-# freezes at once. By results/search-cifar-wide.
-TRUNK: Fields = {**STEEP, "lr": 3e-3, "shared": "first,group1*,group2*", "rescale": True, "prefer": 3.0}
+# A tenth of a network ten times as wide costs what the others do. Per parameter its first groups are the same for all tasks, and
+# the first task freezes them; in the last group each task has units of its own. Where all of a unit freezes at once, twenty tasks
+# need a wider network: there each has units of its own everywhere, and starts as a copy of the one before.
+# By results/search-cifar-wide.
+SPARSE: Fields = {**STEEP, "rescale": True, "prefer": 3.0}
+TRUNK: Fields = {**SPARSE, "lr": 3e-3, "shared": "first,group1*,group2*"}
 OWN_PARAMETERS: Fields = {**TRUNK, "widen": 20, "density": 0.1, "rate": 0.3}
-OWN_UNITS: Fields = {**TRUNK, "widen": 40, "density": 0.05, "rate": "group3*=0.02,head=0.02,*=0.3"}
+OWN_UNITS: Fields = {**SPARSE, "widen": 40, "density": 0.05, "rate": "group3*=0.02,head=0.02,*=0.3", "inherit": True}
 TABLE_CIFAR = (
     replace(GATEON[0], where={"cpu": OWN_UNITS}),
     replace(GATEON[1], where={"cpu": OWN_PARAMETERS}),
