@@ -117,7 +117,9 @@ TRIALS: dict[str, dict[str, dict[str, Any]]] = {
         "per parameter, rate 0.3": {"method": "p-gateon", "rate": 0.3},
         "per parameter, rate 0.3, gates nearly open, learning faster": {"method": "p-gateon", "rate": 0.3, **STEEP},
         "per parameter, rate 0.3, gates nearly open, learning faster, inheriting": {
-            **{"method": "p-gateon", "rate": 0.3, "inherit": True},
+            "method": "p-gateon",
+            "rate": 0.3,
+            "inherit": True,
             **STEEP,
         },
         "isolated, the first task": {"method": "isolated", "density": None, "rate": None, "tasks": 1},
