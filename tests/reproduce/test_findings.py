@@ -112,7 +112,9 @@ def test_methods_with_replay_are_no_rivals():
 def test_shared_gates_are_seen_in_the_correlations():
     def found(stream, layers):
         return {
-            "figure-correlation": a_content(an_entry("n-GateON 0", {}, stream=stream, series={"correlation": {"mean": layers}}))
+            "figure-correlation": a_content(
+                an_entry("n-GateON 0", {}, stream=stream, column="paper", series={"correlation": {"mean": layers}})
+            )
         }
 
     near = [[1, 0.5, 0], [0.5, 1, 0.5], [0, 0.5, 1]]

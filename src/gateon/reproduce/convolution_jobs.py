@@ -76,8 +76,8 @@ WIDE: Mapping[str, Scale] = {
         columns=PRINTED,
     ),
 }
-# A tenth of a network ten times as wide costs what the others do. Every task has units of its own, as far as they go, and starts as a
-# copy of the one before. Where all of a unit freezes at once, twenty tasks need a wider network. By results/search-cifar-wide.
+# A tenth of a network ten times as wide costs what the others do. Every task has units of its own, as far as they go, and starts as
+# a copy of the one before. Where all of a unit freezes at once, twenty tasks need a wider network. By results/search-cifar-wide.
 HEIRS: Fields = {**STEEP, "rescale": True, "prefer": 3.0, "inherit": True}
 OWN_PARAMETERS: Fields = {**HEIRS, "widen": 20, "density": 0.1, "rate": 0.3}
 OWN_UNITS: Fields = {**HEIRS, "widen": 40, "density": 0.05, "rate": "group3*=0.02,head=0.02,*=0.3"}
