@@ -15,6 +15,7 @@ from gateon.methods.both import Both
 from gateon.methods.si import SI
 from gateon.methods.xdg import XdG
 from gateon.models import mlp
+from gateon.models.heads import with_task_heads
 
 
 def gated(contexts, units=500, **options):
@@ -103,13 +104,15 @@ def test_the_data_of_a_task_reach_both_methods():
     assert seen == [6, 6]
 
 
-@pytest.mark.parametrize("method", [lambda: XdG(off=0.6), lambda: Both(XdG(off=0.6), SI(strength=0.5))])
-def test_sub_networks_are_trained_and_that_is_exact(method):
+@pytest.mark.parametrize("network", [lambda model: model, with_task_heads], ids=["one head", "heads that are added"])
+@pytest.mark.parametrize("method", [lambda: XdG(off=0.6), lambda: Both(XdG(off=0.6), SI(strength=0.5))], ids=["xdg", "xdg+si"])
+def test_sub_networks_are_trained_and_that_is_exact(method, network):
     """Three tasks, of which the first goes on after its end and then comes back: what SI keeps must follow."""
 
     def learned(compact):
         torch.manual_seed(0)
-        learner = gateon.Learner(mlp(8, (24, 24), 3, norm="none").double(), optimizer=ADAM, method=method(), compact=compact)
+        model = network(mlp(8, (24, 24), 3, norm="none")).double()
+        learner = gateon.Learner(model, optimizer=ADAM, method=method(), compact=compact)
         for task in (0, 1, 2, 0):
             for part in range(2):
                 for s in range(5):
