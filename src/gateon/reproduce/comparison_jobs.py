@@ -68,7 +68,7 @@ NATIVE = (
     _native("EWC", "ewc", {**WIDE, **NARROWER, "lr": 1e-4, "batch": 128, "steps": 5000, "strength": 100.0}, {}),
     _native("XdG", "xdg", GATED, {}),
     _native("XdG + SI", "xdg+si", {**GATED, "strength": 0.035, "settings": "off=0.8,damping=0.01"}, {}),
-    _native("Active dendrites", "dendrites", {**DENDRITES, "hidden": (2048, 2048), "steps": 642}, {"hidden": (1024, 1024)}),
+    _native("Active dendrites", "dendrites", {**DENDRITES, "hidden": (2048, 2048), "steps": 642}, {"hidden": (512, 512)}),
     _native(
         "Active dendrites + SI",
         "dendrites+si",

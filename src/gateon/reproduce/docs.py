@@ -50,9 +50,10 @@ point are noise.
 - In a network that is small for its tasks, such as a narrow Wide ResNet, freezing per parameter helps: per unit little is left
   after a few tasks. How many tasks find room is a matter of width and sparsity: a task takes about the square of its density in
   parameters. So split CIFAR-100 is learned in sparse sub-networks of wide ones (search-cifar-wide). What decides there is how large
-  weights start: drawn for the whole width, they are too small for a sub-network (`rescale`). That all tasks share the first
-  groups (`shared`) adds little to the first tasks, but leaves the width to the last group. In fully connected networks `rescale`
-  changed next to nothing, in single trials that are not recorded.
+  weights start: drawn for the whole width, they are too small for a sub-network (`rescale`); and that a task starts as a copy
+  of the one before it, on units of its own (`inherit`). That all tasks share the first groups (`shared`) adds little. In fully
+  connected networks `rescale` changed next to nothing, and `inherit` made permuted and shuffled tasks a little worse and rotated
+  ones no better, in single trials on validation data that are not recorded.
 - In a small CNN p-GateON with a faster rate forgets next to nothing over three tasks, where n-GateON forgets. With gates that start
   nearly open and learn faster than weights p-GateON learns a little more; n-GateON does not.
 - Not searched this way: schedule, norm, noise and dropout, and all settings per unit but density."""
