@@ -248,3 +248,22 @@ def test_stored_samples_are_learned_with_the_same_loss_as_new_ones(method):
 def test_methods_that_must_know_the_number_of_tasks_are_told():
     asked = Specification("split-mnist", hidden=(8,), data="mnist-5k", method="dendrites")
     assert asked.make_learner(asked.make_stream()).method.segments == 5
+
+
+@pytest.mark.parametrize("method", ["xdg", "xdg+si"])
+def test_norms_of_a_sub_network_keep_the_statistics_of_their_context(method):
+    """In float32 and with ContextNorms: those of a gated network are switched by its gates, and by nothing else."""
+
+    def outputs(compact):
+        specification = Specification("permuted-mnist", method=method, tasks=3, hidden=(20, 16), data="mnist-5k", threads=1)
+        stream = specification.make_stream()
+        learner = specification.make_learner(stream)
+        learner.compact = compact
+        for k in range(3):
+            x, y = stream[k].train.x[:64], stream[k].train.y[:64]
+            for _ in range(4):
+                learner.observe(x, y, context=k)
+            learner.end_task(k, [(x, y)])
+        return torch.stack([learner.predict(stream[k].test.x[:16], context=k) for k in range(3)])
+
+    assert (outputs(True) - outputs(False)).abs().max() < 0.05

@@ -37,6 +37,7 @@ __all__ = ["METHODS", "Specification"]
 
 METHODS: dict[str, str] = {str(name): about for name, about in ABOUT.items()}
 GATED = ("n-gateon", "p-gateon", "gating-only", "obstruction-only")
+WITH_GATES = (*GATED, "xdg", "xdg+si")
 TOGETHER = ("replay", "joint", "lwf")  # old and new tasks are learned at once: their norms have one set of statistics
 PRESETS: dict[str, str] = {
     "best": "what measured best on validation data",
@@ -346,7 +347,7 @@ class Specification:
     def _make_learner(self, stream: Stream, *, single: bool = False) -> Learner:
         self._settle()
         model = self._make_model(stream).to(_device(self.device))
-        if self.method not in (*GATED, *TOGETHER) and not single:
+        if self.method not in (*WITH_GATES, *TOGETHER) and not single:
             follow_norms(model)  # where there are no gates to switch them
         optimizer, schedule, loss = self.make_training()
         return Learner(
