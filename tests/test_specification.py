@@ -263,6 +263,7 @@ def test_norms_of_a_sub_network_keep_the_statistics_of_their_context(method):
             x, y = stream[k].train.x[:64], stream[k].train.y[:64]
             for _ in range(4):
                 learner.observe(x, y, context=k)
+                learner.predict(x, context=k)
             learner.end_task(k, [(x, y)])
         return torch.stack([learner.predict(stream[k].test.x[:16], context=k) for k in range(3)])
 
