@@ -45,8 +45,11 @@ point are noise.
 - What decided: label smoothing; opening the gates of a new context on units with availability left (`prefer`) together with
   an obstructed head, which ends the forgetting that comes through the head; with both, a faster rate costs nothing and forgets
   less. Of the rates the middle one is taken, since a faster one freezes more than a hundred tasks may leave room for.
-- What did not: a floor under availability, how wide gates start.
-- What hurt: no label smoothing, sub-networks that are very sparse, and dense ones, which forget.
+- What did not: a floor under availability, how wide gates start, the schedule of the learning rate (linear, cosine or constant), norms
+  with the statistics of the batch at hand.
+- What hurt: no label smoothing, sub-networks that are very sparse, and dense ones, which forget; no norm; dropout of inputs or
+  hidden units, and noise on inputs, in so short a training; and availability applied at every step instead of from the next
+  switch on, which costs a point.
 - In a network that is small for its tasks, such as a narrow Wide ResNet, freezing per parameter helps: per unit little is left
   after a few tasks. How many tasks find room is a matter of width and sparsity: a task takes about the square of its density in
   parameters. So split CIFAR-100 is learned in sparse sub-networks of wide ones (search-cifar-wide). What decides there is how large
@@ -56,7 +59,7 @@ point are noise.
   ones no better, in single trials on validation data that are not recorded.
 - In a small CNN p-GateON with a faster rate forgets next to nothing over three tasks, where n-GateON forgets. With gates that start
   nearly open and learn faster than weights p-GateON learns a little more; n-GateON does not.
-- Not searched this way: schedule, norm, noise and dropout, and all settings per unit but density."""
+- Not searched this way: all settings per unit but density."""
 
 
 def write_results_page(results: Path, page: Path) -> Path:
