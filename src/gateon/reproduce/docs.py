@@ -45,8 +45,8 @@ point are noise.
 - What decided: label smoothing; opening the gates of a new context on units with availability left (`prefer`) together with
   an obstructed head, which ends the forgetting that comes through the head; with both, a faster rate costs nothing and forgets
   less. Of the rates the middle one is taken, since a faster one freezes more than a hundred tasks may leave room for.
-- What did not: a floor under availability, how wide gates start, the schedule of the learning rate (linear, cosine or constant), norms
-  with the statistics of the batch at hand.
+- What did not: a floor under availability, how wide gates start, the schedule of the learning rate (linear, cosine or constant),
+  norms with the statistics of the batch at hand.
 - What hurt: no label smoothing, sub-networks that are very sparse, and dense ones, which forget; no norm; dropout of inputs or
   hidden units, and noise on inputs, in so short a training; and availability applied at every step instead of from the next
   switch on, which costs a point.
