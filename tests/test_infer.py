@@ -88,7 +88,7 @@ VARIANTS = {
 }
 
 
-FULL_WIDTH = {"per unit, full width", "per parameter, full width", "the same optimizer for ever", "fixed gates"}
+FULL_WIDTH = {"per unit, full width", "per parameter, full width", "the same optimizer for ever"}
 
 
 @pytest.mark.parametrize("variant", VARIANTS)

@@ -59,6 +59,7 @@ CHANGES = {
     "apply": "step",
     "obstruct_head": True,
     "prefer": 2.0,
+    "inherit": True,
     "gate_penalty": 0.1,
     "rotation_step": 15.0,
     "angles": (0.0, 30.0),
