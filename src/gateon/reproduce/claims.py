@@ -322,8 +322,8 @@ def _native(row: str, level: float) -> Claim:
 
 
 FORGETS = (
-    "at the published size and length every task is learned as well as in the publication, but without SI the early ones are "
-    "forgotten by some points; why less of it is published is not known"
+    "it has the published size and length and learns every task, but without SI it forgets early ones by some points; why the "
+    "publication has less of that is not known"
 )
 SHORTER = (
     "a narrower network or shorter training than in the publication, as the list under the table says; XdG + SI, which leaves out "
