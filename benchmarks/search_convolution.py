@@ -2,9 +2,10 @@
 
     python benchmarks/search_convolution.py cifar
     python benchmarks/search_convolution.py cifar-wide
+    python benchmarks/search_convolution.py cifar-methods
     python benchmarks/search_convolution.py cnn
 
-The first tasks of the stream, one seed, but for cifar-wide with fewer steps than the tables. Trials that are in the record already
+The first tasks of the stream, one seed; cifar and cnn with fewer steps than the tables. Trials that are in the record already
 are not run again.
 """
 
@@ -55,6 +56,20 @@ BASES: dict[str, dict[str, Any]] = {
         "epsilon": 0.0,
         "obstruct_head": True,
         "prefer": 3.0,
+        "threads": 1,
+        "part": "validation",
+    },
+    "cifar-methods": {
+        "stream": "split-cifar100",
+        "tasks": 3,
+        "method": "finetune",
+        "depth": 10,
+        "widen": 2,
+        "heads": "per-task",
+        "steps": 216,
+        "batch": 32,
+        "optimizer": "adam",
+        "lr": 2e-3,
         "threads": 1,
         "part": "validation",
     },
@@ -109,6 +124,16 @@ TRIALS: dict[str, dict[str, dict[str, Any]]] = {
         },
         "isolated, width 2": ALONE,
         "isolated, width 2, lr 0.002": {**ALONE, "lr": 2e-3},
+    },
+    "cifar-methods": {
+        "HAT": {"method": "hat"},
+        "HAT, strength 0.1": {"method": "hat", "strength": 0.1},
+        "SI, strength 10": {"method": "si", "strength": 10.0},
+        "SI, strength 100": {"method": "si", "strength": 100.0},
+        "SI, strength 1000": {"method": "si", "strength": 1000.0},
+        "RMN": {"method": "rmn"},
+        "RMN, smaller maps": {"method": "rmn", "settings": "high=0.8"},
+        "RMN, smallest maps": {"method": "rmn", "settings": "high=0.7"},
     },
     "cnn": {
         "base": {},
