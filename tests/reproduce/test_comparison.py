@@ -32,9 +32,12 @@ def test_every_method_but_the_parts_of_gateon_is_compared():
 def test_every_place_can_be_run(name, scale):
     job = JOBS[name]
     made = cells(job, scale)
-    assert len(made) == len(job.rows) * len(job.streams) and all(cell.specification is not None for cell in made)
+    assert len(made) == len(job.rows) * len(job.streams)
     for cell in made:
-        cell.specification.make_method()
+        if cell.row.scales and scale not in cell.row.scales:  # a row of other scales
+            assert cell.specification is None
+        else:
+            cell.specification.make_method()
 
 
 def test_fields_of_a_stream_or_a_scale_override_those_of_the_row():
