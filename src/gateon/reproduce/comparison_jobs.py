@@ -151,7 +151,7 @@ COMPARISON = (
             "20 % was set aside after one test result; of 5 and 10 % the former forgets less on validation data of four tasks.",
             "Active dendrites + SI: where training is shorter the strength is larger, raised without trials.",
             "EWC: network and training are those of a well-known re-implementation; its publication does not give them.",
-            "HAT: the learning rate is constant, in the longer row it falls by a cosine; there it falls when the loss stalls. Inputs "
+            "HAT: the learning rate is constant, in the longer row it falls by a cosine; there when the loss stalls. Inputs "
             "are not standardised.",
         ),
         printed="published",
