@@ -130,6 +130,7 @@ TRIALS: dict[str, dict[str, dict[str, Any]]] = {
         "HAT, strength 0.1": {"method": "hat", "strength": 0.1},
         "SI, strength 10": {"method": "si", "strength": 10.0},
         "SI, strength 100": {"method": "si", "strength": 100.0},
+        "SI, strength 300": {"method": "si", "strength": 300.0},
         "SI, strength 1000": {"method": "si", "strength": 1000.0},
         "RMN": {"method": "rmn"},
         "RMN, smaller maps": {"method": "rmn", "settings": "high=0.8"},

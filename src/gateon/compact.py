@@ -24,7 +24,7 @@ from .layers import input_weights
 from .ledgers import ParameterLedger, UnitLedger
 from .norm import ContextNorm
 from .observers import Tapped, Through
-from .obstruct import Obstruction, Rules
+from .obstruct import Obstruction, Rules, obstruction_of
 from .sites import Site
 
 __all__ = ["Cut", "compact", "cut_for", "put_availability", "put_back", "take_availability", "take_out"]
@@ -95,7 +95,7 @@ def compact(model: nn.Module, context: int, *, fold: bool = False) -> nn.Module:
     small = take_out(gates, cut)
     if fold:
         return folded(small.eval())
-    whole = next((listener for listener in gates.listeners if isinstance(listener, Obstruction)), None)
+    whole = obstruction_of(gates)
     if whole is not None:
         small.__dict__["obstruction"] = take_availability(whole, cut, small)
         _gates(small).orphaned = True  # until its obstruction follows an optimizer
@@ -175,6 +175,7 @@ def put_back(gates: Gates, cut: Cut, small: nn.Module) -> None:
 
 def take_availability(whole: Obstruction, cut: Cut, small: nn.Module) -> Obstruction:
     """The availabilities of the sub-network, for an optimizer of its own; relevance is still normalised over the whole layer."""
+    whole.take_on()
     part = Obstruction(_gates(small), whole.rules)
     for full, mine in zip(whole.ledgers(), part.ledgers(), strict=True):
         mine.advances = full.advances

@@ -28,7 +28,7 @@ from .gates import Gates, gates_of
 from .gates import attach as attach_anywhere
 from .methods.gateon import first_rate, preset
 from .models.text import TextClassifier
-from .obstruct import Obstruction, Rules, View
+from .obstruct import Obstruction, Rules, View, obstruction_of
 from .obstruct import obstruct as obstruct_anywhere
 from .sites import Site
 
@@ -163,7 +163,7 @@ class GateONCallback(transformers.TrainerCallback):  # type: ignore[misc,unused-
 
     def _obstruction(self, gates: Gates, steps: int) -> Obstruction:
         """The model's own, from the tasks before, or a new one."""
-        handle = next((one for one in gates.listeners if isinstance(one, Obstruction)), None)
+        handle = obstruction_of(gates)
         if handle is None:
             first = first_rate(steps, self.rate) if self.context == 0 else None
             rules = Rules(self.per, self.rate, self.epsilon, 0.0, "gradient", "switch", "update", self.head, (), False, first)
@@ -207,7 +207,7 @@ def save_pretrained(model: nn.Module, directory: str | Path, handle: Obstruction
     gates = gates_of(model)
     if gates is None:
         raise ValueError("This model has no gates: attach them first, or use model.save_pretrained.")
-    handle = handle or next((one for one in gates.listeners if isinstance(one, Obstruction)), None)
+    handle = handle or obstruction_of(gates)
     encoder: Any = model.encoder if isinstance(model, TextClassifier) else model
     if not isinstance(encoder, transformers.PreTrainedModel):
         raise ValueError(f"{type(model).__name__} is no model of transformers: save model.state_dict() and handle.state_dict().")

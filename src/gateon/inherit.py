@@ -7,7 +7,7 @@ from torch import Tensor
 
 from .compact import cut_for
 from .gates import Gates
-from .obstruct import Obstruction
+from .obstruct import obstruction_of
 
 __all__ = ["Heirs", "inherit"]
 
@@ -35,7 +35,7 @@ def inherit(gates: Gates, parent: int, context: int) -> None:
     >>> in_heir = model(x); gates.switch(0); torch.allclose(in_heir, model(x))
     True
     """
-    handle = next((listener for listener in gates.listeners if isinstance(listener, Obstruction)), None)
+    handle = obstruction_of(gates)
     if handle is None:
         raise ValueError(
             "Only what is available may be overwritten, and these gates have no availabilities: obstruct() them first."

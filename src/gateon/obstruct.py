@@ -23,7 +23,7 @@ from .ledgers import ParameterLedger, UnitLedger
 from .observers import Relevance, observer
 from .sites import Site, matching
 
-__all__ = ["Obstruction", "Rules", "View", "obstruct"]
+__all__ = ["Obstruction", "Rules", "View", "obstruct", "obstruction_of"]
 
 View = Literal["unit", "parameter"]
 REFUSED = {
@@ -93,6 +93,11 @@ def obstruct(
     return handle
 
 
+def obstruction_of(gates: Gates) -> Obstruction | None:
+    """What scales the updates of a model with these gates; None where nothing does."""
+    return next((listener for listener in gates.listeners if isinstance(listener, Obstruction)), None)
+
+
 @dataclass(frozen=True)
 class Rules:
     """The arguments of `obstruct`."""
@@ -142,7 +147,7 @@ class Obstruction:
         self._stepped: list[Optimizer] = []
         self._hooks: list[Any] = []
         self._exact_only = False
-        self._own()
+        self.take_on()
         self._freeze()
         self._set_rates()
         _check(
@@ -197,6 +202,7 @@ class Obstruction:
             "Weight decay would also move the units that are left out of a sub-network: set it to 0, or train the whole model.",
         )
         self.optimizers = optimizers
+        self.take_on()
         self.gates.orphaned = False
         self._release()
         for one in self.optimizers:
@@ -227,6 +233,7 @@ class Obstruction:
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """Take over what `state_dict` gave; nothing is changed if it does not fit."""
+        self.take_on()
         mine = self.state_dict()
         for key in mine | dict(state):
             fits = key in mine and key in state and mine[key].shape == state[key].shape
@@ -245,10 +252,13 @@ class Obstruction:
 
     # Building.
 
-    def _own(self) -> None:
-        """Give every parameter of the sites to a ledger: of its units, or, per parameter and where it has none, of its layer."""
+    def take_on(self) -> None:
+        """Give every parameter of the sites to a ledger: of its units, or, per parameter and where it has none, of its layer.
+
+        Called again it finds those that were added since, as the output layers of new tasks are.
+        """
         model, rules, at_once = self.gates.model, self.rules, self.rules.apply == "step"
-        rates = self._rates
+        rates, known = self._rates, set(self._owners)
         names = {p: name for name, p in model.named_parameters()}
         observed = self.gates.taps
         for site in self.gates.sites.values():
@@ -256,22 +266,27 @@ class Obstruction:
                 self._frozen.update(p for name in site.owns for _, p in _own_parameters(model.get_submodule(name)))
             if site.fixed or (site.head and not rules.head):
                 continue
-            units = UnitLedger(site, rates[site.name], at_once=at_once, like=next(model.parameters()))
+            units = next((ledger for ledger in self.units if ledger.site.name == site.name), None)
+            units = units or UnitLedger(site, rates[site.name], at_once=at_once, like=next(model.parameters()))
             for module_name in site.owns:
                 module = model.get_submodule(module_name)
-                layer = ParameterLedger(site, rates[site.name], at_once=at_once)
-                for name, parameter in _own_parameters(module):
+                own = dict(_own_parameters(module))
+                layer = next((ledger for ledger in self.layers if known.intersection(own.values(), ledger.names)), None)
+                for name, parameter in own.items():
+                    if parameter in known:
+                        continue
                     if rules.per == "unit" and site.name in observed and units.add(parameter, module, name):
                         self._owners.setdefault(parameter, []).append(units)
                     elif not any(parameter in other.names for other in self.layers):
+                        if layer is None or rules.bias_apart:
+                            layer = ParameterLedger(site, rates[site.name], at_once=at_once)
                         layer.add(parameter, names[parameter])
                         self._owners.setdefault(parameter, []).append(layer)
                         if rules.bias_apart:
                             self.layers.append(layer)
-                            layer = ParameterLedger(site, rates[site.name], at_once=at_once)
-                if layer.names:
+                if layer is not None and layer not in self.layers:
                     self.layers.append(layer)
-            if units.owned:
+            if units.owned and units not in self.units:
                 self.units.append(units)
 
     def _freeze(self) -> None:

@@ -78,6 +78,29 @@ def test_gates_find_the_hidden_layers_below_heads_and_a_sub_network_has_narrow_o
         torch.testing.assert_close(part.predict(x, context=context), whole.predict(x, context=context), rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.parametrize("compact", [True, False])
+@pytest.mark.parametrize("per", ["unit", "parameter"])
+@pytest.mark.parametrize("bias_apart", [True, False])
+def test_heads_that_are_added_later_have_availabilities_too(per, compact, bias_apart):
+    method = gateon.GateON(density=0.5, per=per, obstruct_head=True, rate=0.1, epsilon=0.0, bias_apart=bias_apart)
+
+    def learner(tasks):
+        torch.manual_seed(0)
+        model = with_task_heads(mlp(8, (24, 24), 3, norm="none"), tasks)
+        return gateon.Learner(model, optimizer=ADAM, method=copy.deepcopy(method), compact=compact)
+
+    grown = learner(1)
+    for context in (0, 1, 0):
+        train(grown, context, 5)
+    found = grown.method.handle.availability
+    heads = [name for name in learner(2).method.handle.availability if name.startswith("5")]
+    assert heads and all(found[name].min() < 1 for name in heads)
+    again = learner(1)
+    again.load_state_dict(grown.state_dict())
+    assert train(again, 1, 5) == train(grown, 1, 5)
+    assert all(torch.equal(A, grown.method.handle.availability[name]) for name, A in again.method.handle.availability.items())
+
+
 def test_a_sub_network_with_heads_can_be_folded():
     torch.manual_seed(0)
     model = with_task_heads(mlp(8, (24,), 3), tasks=2)
