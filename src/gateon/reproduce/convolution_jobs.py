@@ -87,10 +87,10 @@ TABLE_CIFAR = (
     Row("Isolated", {"method": "isolated", "density": None, "rate": None, "heads": "shared"}),  # a network has one task, one head
     Row("n-GateON, narrow", N, where={"cpu": {**STEEP, "rate": 0.03}}, scales=("cpu",)),
     Row("p-GateON, narrow", P, where={"cpu": {**STEEP, "density": 0.75, "rate": 0.3}}, scales=("cpu",)),
-    # With the usual strength of 100 it forgets here.
+    # With the usual strength of 100 it forgets here. The others by results/search-cifar-methods.
     Row("EWC", {"method": "ewc"}, where={"cpu": {"strength": 1000.0, "settings": "samples=200"}}),
-    Row("SI", {"method": "si"}),
-    Row("RMN", {"method": "rmn"}),
+    Row("SI", {"method": "si"}, where={"cpu": {"strength": 300.0}}),
+    Row("RMN", {"method": "rmn"}, where={"cpu": {"settings": "high=0.8"}}),
     Row("HAT", {"method": "hat"}),
     PLAIN[0],
     Row("Joint training, a head for every task", {"method": "joint", "heads": "per-task"}),
