@@ -89,7 +89,7 @@ TABLE_CIFAR = (
     Row("p-GateON, narrow", P, where={"cpu": {**STEEP, "density": 0.75, "rate": 0.3}}, scales=("cpu",)),
     # With the usual strength of 100 it forgets here. The others by results/search-cifar-methods.
     Row("EWC", {"method": "ewc"}, where={"cpu": {"strength": 1000.0, "settings": "samples=200"}}),
-    Row("SI", {"method": "si"}, where={"cpu": {"strength": 300.0}}),
+    Row("SI", {"method": "si"}, where={"cpu": {"strength": 1000.0}}),
     Row("RMN", {"method": "rmn"}, where={"cpu": {"settings": "high=0.8"}}),
     Row("HAT", {"method": "hat"}),
     PLAIN[0],
