@@ -15,7 +15,7 @@ from gateon import cli
 from gateon.record import Record
 from gateon.reproduce import JOBS, Row, cells, make, plan, read, reproduce, write_results_page, write_targets
 from gateon.reproduce.job import _made_of, differences, folder_of, settings
-from gateon.reproduce.measures import SERIES
+from gateon.reproduce.measures import SERIES, peak_bytes, reset_peak
 from gateon.run import Interrupted, Quiet
 from gateon.specification import METHODS, Specification
 from gateon.streams import mnist_files, sources
@@ -308,3 +308,13 @@ def test_the_page_has_every_table_and_figure_and_each_link_leads_somewhere(every
 def test_without_records_there_is_no_page(tmp_path):
     with pytest.raises(ValueError, match="no record"):
         write_results_page(tmp_path, tmp_path / "results.md")
+
+
+def test_the_peak_of_memory_begins_anew():
+    if peak_bytes() is None:
+        pytest.skip("this system does not tell how much memory a process had")
+    much = torch.ones(1 << 26)
+    with_it = peak_bytes()
+    del much
+    reset_peak()
+    assert peak_bytes() < with_it - (1 << 27)
