@@ -222,11 +222,11 @@ class _Run:
                 begin = self.saved
                 if self.stop:
                     raise self.stop.reason
-        self.trained += time.monotonic() - begin
         if not self.ended and not inferred:  # whoever infers contexts is not told where tasks end
             self.learner.end_task(
                 self.task, ((task.train.x[i], task.train.y[i]) for i in torch.arange(len(task.train)).split(budget.batch))
             )
+        self.trained += time.monotonic() - begin  # what a method does at the end of a task is part of its price
         self.ended = True
 
     def _note(self, seen: Observation) -> None:

@@ -279,6 +279,7 @@ class Specification:
                 self.method,
                 steps=self.steps if stream is None else steps_of(stream, self.batch, self.steps, self.epochs and 1)[0],
                 tasks=self.tasks or 10 if stream is None else len(stream),
+                epochs=self.epochs or 1,
                 inputs=None if stream is None else math.prod(stream.shape),
                 loss=loss or self._loss(),
                 seed=self.seed,
@@ -366,6 +367,11 @@ class Specification:
             raise ValueError("The method zoo cannot infer contexts: leave contexts at known.")
         if self.strength is not None or self.precision != "float32":
             raise ValueError("The method zoo has no strength and no precision but float32: leave them out.")
+        settings = {"tasks": 5.0} if self.settings is None else _numbers(self.settings)
+        if settings.keys() != {"tasks"} or settings["tasks"] % 1:
+            raise ValueError(
+                f"The method zoo has one setting, a whole number of tasks a round such as tasks=5, not {self.settings}."
+            )
         self._settle()
         optimizer, schedule, loss = self.make_training()
         return Zoo(
@@ -373,6 +379,7 @@ class Specification:
             optimizer=optimizer,
             schedule=schedule,
             loss=loss,
+            tasks=int(settings["tasks"]),
             keep=self.memory,
             seed=self.seed,
         )

@@ -87,7 +87,7 @@ class Zoo:
         self.step = 0
         self._make, self._new_optimizer, self._new_schedule = make, optimizer, schedule
         self._generator = torch.Generator().manual_seed(seed)
-        self._stored: dict[int, tuple[Tensor, Tensor]] = {}
+        self.stored: dict[int, tuple[Tensor, Tensor]] = {}
         self._members: list[_Member] = []
         template = Learner(self._network(0), optimizer=optimizer, schedule=schedule, loss=loss)
         self.description = template.description | {"method": f"Zoo(tasks={tasks}, keep={keep}, seed={seed})"}
@@ -160,13 +160,13 @@ class Zoo:
         if self.keep is not None and self.keep < len(y):
             rows = torch.randperm(len(y), generator=self._generator)[: self.keep]
             x, y = x[rows], y[rows]
-        self._stored[self.context] = x, y
+        self.stored[self.context] = x, y
 
     def state_dict(self) -> dict[str, Any]:
         """Networks, stored data, and everything that decides how learning goes on."""
         return {
             "members": [{"tasks": member.tasks, "network": member.network.state_dict()} for member in self._members],
-            "stored": [{"task": task, "x": x, "y": y} for task, (x, y) in self._stored.items()],
+            "stored": [{"task": task, "x": x, "y": y} for task, (x, y) in self.stored.items()],
             "optimizer": self.optimizer.state_dict(),
             "schedule": None if self.schedule is None else self.schedule.state_dict(),
             "step": self.step,
@@ -181,7 +181,7 @@ class Zoo:
         for n, member in enumerate(state["members"]):
             self._add(_Member(self._network(n), list(member["tasks"])))
             self._members[-1].network.load_state_dict(member["network"])
-        self._stored = {part["task"]: (part["x"], part["y"]) for part in state["stored"]}
+        self.stored = {part["task"]: (part["x"], part["y"]) for part in state["stored"]}
         self.step, self.context = state["step"], state["context"]
         self.optimizer.load_state_dict(state["optimizer"])
         if self.schedule is not None and state["schedule"] is not None:
@@ -194,7 +194,7 @@ class Zoo:
             raise IndexError(f"Context {context!r} does not exist: contexts are whole numbers from 0 on.")
         if context == self.context:
             return False
-        old = [task for task in self._stored if task != context]
+        old = [task for task in self.stored if task != context]
         draws = min(self.tasks - 1, len(old))
         drawn = torch.multinomial(self._weights(old), draws, generator=self._generator).tolist() if draws else []
         self._add(_Member(self._network(len(self._members)), [old[i] for i in drawn] + [context]))
@@ -222,12 +222,12 @@ class Zoo:
         return ((losses - mean) / mean).exp().clamp(1e-4, 1e3)
 
     def _stored_loss(self, task: int) -> float:
-        x, y = self._stored[task]
+        x, y = self.stored[task]
         parts = zip(x.split(BATCH), y.split(BATCH), strict=True)
         return sum(F.nll_loss(self.predict(a, task), b, reduction="sum").item() for a, b in parts) / len(y)
 
     def _some(self, task: int, n: int) -> tuple[Tensor, Tensor]:
-        x, y = self._stored[task]
+        x, y = self.stored[task]
         rows = torch.randint(len(y), (n,), generator=self._generator)
         return x[rows], y[rows]
 

@@ -81,9 +81,9 @@ def test_old_networks_do_not_change_and_new_ones_differ():
 
 def test_so_many_samples_are_kept():
     zoo = learned([0, 1], keep=10)
-    assert [len(y) for _, y in zoo._stored.values()] == [10, 10]
+    assert [len(y) for _, y in zoo.stored.values()] == [10, 10]
     everything = learned([0, 1])
-    assert [len(y) for _, y in everything._stored.values()] == [192, 192]
+    assert [len(y) for _, y in everything.stored.values()] == [192, 192]
     assert zoo.method.replay and zoo.method.name == "zoo"
 
 

@@ -128,6 +128,7 @@ def named(
     *,
     steps: int,
     tasks: int,
+    epochs: int = 1,
     inputs: int | None = None,
     loss: Loss = F.cross_entropy,
     seed: int = 0,
@@ -139,8 +140,9 @@ def named(
 
     Args:
         name: one of `ABOUT`.
-        steps: batches of each task, for methods with a course within a task.
+        steps: batches of one pass over a task, for methods with a course within a task.
         tasks: how many there will be, for methods that must know.
+        epochs: how many such passes a task has.
         inputs: numbers in a sample, for methods that must know.
         loss: of outputs and labels, for methods that learn stored samples.
         seed: of what it draws.
@@ -151,7 +153,7 @@ def named(
     >>> named("ewc", steps=100, tasks=10, strength=50.0).strength
     50.0
     >>> named("xdg+si", steps=100, tasks=10, strength=1.0, settings={"off": 0.6, "damping": 0.01})
-    Both(XdG(off=0.6, seed=0), SI(strength=1.0, damping=0.01))
+    Both(XdG(off=0.6, seed=0), SI(strength=1.0, damping=0.01, skip=()))
     """
     makers: dict[str, Callable[[], Method]] = {
         "finetune": Finetune,
@@ -162,7 +164,7 @@ def named(
         "xdg": lambda: XdG(seed=seed),
         "hat": lambda: HAT(steps=steps, seed=seed),
         "adahat": lambda: AdaHAT(steps=steps, seed=seed),
-        "rmn": lambda: RMN(steps=steps, seed=seed),
+        "rmn": lambda: RMN(steps=epochs * steps, seed=seed),
         "dendrites": lambda: Dendrites(segments=tasks, inputs=inputs, seed=seed),
         "ogd": lambda: OGD(seed=seed),
         "lwf": LwF,
@@ -182,6 +184,8 @@ def named(
         if option not in known:
             raise ValueError(f"The method {name} has no {option}: leave it out.")
     changed = [_with(part, asked) for part in parts]
+    if name == "dendrites+si":  # as published, SI holds feed-forward weights
+        changed[1] = replace(changed[1], skip=("*segments",))  # type: ignore[type-var]
     return changed[0] if len(changed) == 1 else Both(*changed)
 
 

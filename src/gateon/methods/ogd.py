@@ -140,7 +140,7 @@ def extended(basis: Tensor, rows: Tensor) -> Tensor:
     if not len(rows):
         return basis
     Q, R = torch.linalg.qr(rows.T)
-    new = Q.T[R.diagonal().abs() > TINY]
+    new = Q.T[R.abs().amax(1) > TINY]  # not by the diagonal: later rows may need a direction that an earlier one did not
     new = new - (new @ basis.T) @ basis
     return torch.cat([basis, new / new.norm(dim=1, keepdim=True)])
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from typing import Any
 
 import torch
@@ -34,6 +35,7 @@ class SI(Method):
     Args:
         strength: c.
         damping: xi.
+        skip: patterns of names of parameters that are left alone.
 
     >>> SI(strength=0.5).name
     'si'
@@ -41,6 +43,7 @@ class SI(Method):
 
     strength: float = 0.1
     damping: float = 0.1
+    skip: tuple[str, ...] = ()
 
     importance: dict[str, Tensor] = field(default_factory=dict, init=False, repr=False, compare=False)
     path: dict[str, Tensor] = field(default_factory=dict, init=False, repr=False, compare=False)
@@ -66,7 +69,7 @@ class SI(Method):
 
         @torch.no_grad()
         def before_step(optimizer: Optimizer, args: Any, kwargs: Any) -> None:
-            for name, p in trainable(model).items():
+            for name, p in self._held(model).items():
                 if p.grad is None or name not in self.path:
                     before.pop(name, None)
                     continue
@@ -82,7 +85,7 @@ class SI(Method):
 
         @torch.no_grad()
         def after_step(optimizer: Optimizer, args: Any, kwargs: Any) -> None:
-            parameters = trainable(model)
+            parameters = self._held(model)
             for name, (theta, gradient) in before.items():
                 for w, g, now, then in blocks(self.path[name], gradient, parameters[name], theta):
                     w.addcmul_(g, now - then, value=-1)
@@ -97,10 +100,14 @@ class SI(Method):
     def begin(self, model: nn.Module) -> None:
         """Begin the path of every parameter that has none yet."""
         check_fits(self.path, model)
-        for name, p in trainable(model).items():
+        for name, p in self._held(model).items():
             if name not in self.path:
                 self.path[name], self.importance[name] = torch.zeros_like(p), torch.zeros_like(p)
                 self.anchor[name] = p.detach().clone()
+
+    def _held(self, model: nn.Module) -> dict[str, nn.Parameter]:
+        found = trainable(model)
+        return {name: p for name, p in found.items() if not any(fnmatchcase(name, pattern) for pattern in self.skip)}
 
     def value(self, model: nn.Module) -> Tensor:
         """The penalty."""
@@ -110,7 +117,7 @@ class SI(Method):
     def end_task(self, model: nn.Module, task: int, data: Iterable[tuple[Any, Tensor]]) -> None:
         """Turn the path of the task into importance, and begin a new one; no data is needed."""
         check_fits(self.path, model)
-        for name, p in trainable(model).items():
+        for name, p in self._held(model).items():
             if name in self.path:
                 moved = (p - self.anchor[name]).square_().add_(self.damping)
                 self.importance[name] += self.path[name].relu().div_(moved)

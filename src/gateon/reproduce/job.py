@@ -213,12 +213,16 @@ def differences(job: Job, scale: str) -> list[str]:
     for row in job.rows:
         printed = dict(full.fields) | dict(row.fields)
         for place in (scale, *(f"{stream} at {scale}" for stream in job.streams)):
-            if place in row.where:
+            if row.where.get(place):
                 parts = (f"{name} {_shown(v)} ({_shown(printed.get(name, 'its default'))})" for name, v in row.where[place].items())
                 where = f" on {place.removesuffix(f' at {scale}')}" if place != scale else ""
                 changed.append(f"{row.label}{where}: {', '.join(parts)}; in brackets what scale paper has.")
     if size.alone is not None and job.measures and "accuracy_deviation" in job.measures:
-        changed.append(f"The accuracy deviation is against networks that learned one of the first {size.alone} tasks each.")
+        first = f"networks that learned one of the first {size.alone} tasks each"
+        apart = any(row.fields.get("method") == "isolated" for row in job.rows)
+        changed.append(
+            f"The accuracy deviation is against {f'the row Isolated, or where it was not run {first}' if apart else first}."
+        )
     if size.plain and any("deviation" in measure for measure in job.measures):
         others = ", ".join(f"{name} {_shown(value)}" for name, value in size.plain.items())
         changed.append(f"Networks that learn one task each have {others}.")
@@ -260,7 +264,9 @@ def _plain_words(thing: Any) -> str:
 
     Whether an optimizer is fused decides how fast it is, not what it does.
     """
-    later = r" at 0x[0-9a-f]+|, first_rate=None|, steepness=1\.0|, shared=\(\)|, (rescale|inherit|encoder)=False|, fused=True"
+    later = (
+        r" at 0x[0-9a-f]+|, first_rate=None|, steepness=1\.0|, (shared|skip)=\(\)|, (rescale|inherit|encoder)=False|, fused=True"
+    )
     return re.sub(later, "", repr(thing)).replace("fused: True", "fused: None")
 
 

@@ -183,6 +183,7 @@ def _content(
         if entry is not None:
             entries.append(entry)
     _add_extra(entries)
+    _add_deviation(entries)
     return {
         "name": job.name,
         "title": job.title,
@@ -232,6 +233,18 @@ def _add_extra(entries: Sequence[Entry]) -> None:
         if base is not None and kept is not None:
             beyond = {"mean": kept["mean"] - base, "spread": kept["spread"], "each": [each - base for each in kept["each"]]}
             entry["measures"]["extra_bytes"] = beyond
+
+
+def _add_deviation(entries: Sequence[Entry]) -> None:
+    """The deviation (eq. 16) from the row of isolated networks, where there is one: with settings that are best for those."""
+    measured = [entry for entry in entries if "immediate_accuracy" in entry.get("measures", {})]
+    apart = {(e["column"], e["stream"]): e["measures"] for e in measured if e["settings"].get("method") == "isolated"}
+    for entry in measured:
+        alone = apart.get((entry["column"], entry["stream"]))
+        if alone is not None and "accuracy_deviation" in entry["measures"]:
+            isolated = alone["immediate_accuracy"]["mean"]
+            ours = np.array(entry["measures"]["immediate_accuracy"]["each"])
+            entry["measures"]["accuracy_deviation"] = _over_seeds((ours - isolated) / isolated)
 
 
 def _is_plain(entry: Entry) -> bool:

@@ -22,6 +22,7 @@ from ..record import Record
 from ..run import AnyLearner
 from ..streams import Stream
 from ..switches import compared
+from ..zoo import Zoo
 
 __all__ = ["INSIDE", "MEASURES", "SERIES", "keep_inside", "measures", "peak_bytes", "reset_peak", "state_bytes"]
 
@@ -156,7 +157,8 @@ def keep_inside(learner: AnyLearner, stream: Stream, contexts: Sequence[int], fo
 
 def state_bytes(learner: AnyLearner) -> int:
     """What must be kept to go on with the next task: the network, and what the method remembers."""
-    return _size(learner.model.state_dict()) + _size(learner.method.state_dict())
+    stored = learner.stored if isinstance(learner, Zoo) else {}
+    return _size(learner.model.state_dict()) + _size(learner.method.state_dict()) + _size(stored)
 
 
 def _recognition(learner: Learner, stream: Stream, contexts: Sequence[int]) -> tuple[float, float]:

@@ -142,6 +142,8 @@ PUBLISHED: Numbers = {
         "Active dendrites": 94.6,
         "Active dendrites + SI": 97.2,
         "HAT": 98.6,
+        "RMN": 97.7,
+        "OGD": 86.4,
     }.items()
 }
 
