@@ -11,7 +11,7 @@ from torch import nn
 
 import gateon
 from gateon.compact import compact
-from gateon.models import mlp
+from gateon.models import mlp, wide_resnet
 
 double = torch.float64
 
@@ -354,3 +354,79 @@ def test_folding_a_gate_behind_a_sum_of_layers_scales_them_all():
     for k in range(gates.contexts):
         gates.show(k)
         torch.testing.assert_close(compact(model, k, fold=True)(x), model(x), rtol=1e-9, atol=1e-11)
+
+
+class Shifted(nn.Module):
+    """A convolution and a parameter of every channel, which no call makes."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv, self.shift, self.head = nn.Conv2d(1, 8, 3, padding=1), nn.Parameter(torch.randn(1, 8, 1, 1)), nn.Linear(96, 4)
+
+    def forward(self, x):
+        return self.head(torch.relu(self.conv(x.view(-1, 1, 3, 4)) + self.shift).flatten(1))
+
+
+def test_a_sum_with_a_parameter_keeps_its_width():
+    model = Shifted()
+    gates = gateon.attach(model, density=0.5)
+    assert not gates.sites["conv"].narrows
+    x = torch.randn(5, 12)
+    torch.testing.assert_close(gateon.compact(model, context=0)(x), model(x))
+
+
+@pytest.mark.parametrize(
+    "norm", [nn.InstanceNorm2d(8), nn.GroupNorm(2, 8, affine=False), nn.LayerNorm((3, 4), elementwise_affine=False)]
+)
+def test_gains_are_not_folded_into_what_a_norm_without_parameters_undoes(norm):
+    model = nn.Sequential(
+        nn.Unflatten(1, (1, 3, 4)), nn.Conv2d(1, 8, 3, padding=1), norm, nn.ReLU(), nn.Flatten(), nn.Linear(96, 4)
+    )
+    gateon.attach(model, density=0.5)
+    x = torch.randn(5, 12)
+    before = model.eval()(x)
+    try:
+        folded = gateon.compact(model, context=0, fold=True)
+    except ValueError as refused:
+        assert "deploy the model with its gates" in str(refused)
+    else:
+        torch.testing.assert_close(folded(x), before)
+
+
+def test_gains_are_folded_into_convolutions_in_groups():
+    class Grouped(nn.Module):
+        def __init__(self, groups):
+            super().__init__()
+            self.first, self.second = nn.Conv2d(1, 8, 3, padding=1), nn.Conv2d(8, 16, 3, padding=1, groups=groups)
+            self.head = nn.Linear(192, 4)
+
+        def forward(self, x):
+            return self.head(self.second(nn.functional.gelu(self.first(x.view(-1, 1, 3, 4)))).flatten(1))
+
+    for groups in (2, 8):
+        model = Grouped(groups).eval()
+        gates = gateon.attach(model, density=0.5, sites=["first"])
+        assert not gates.sites["first"].narrows
+        x = torch.randn(5, 12)
+        torch.testing.assert_close(gateon.compact(model, context=0, fold=True)(x), model(x))
+
+
+@pytest.mark.parametrize("density", [0.2, 0.3])
+def test_narrow_shortcuts_of_a_wide_resnet_are_trained_in_the_plain_layout(density):
+    """In channels_last the backward pass of such a convolution corrupts memory, which a test would not survive."""
+    torch.manual_seed(0)
+    learner = gateon.Learner(
+        wide_resnet(10, 1, 2, shape=(1, 8, 8)), optimizer=partial(torch.optim.SGD, lr=0.1), method=gateon.GateON(density=density)
+    )
+    x, y = torch.randn(8, 1, 8, 8), torch.randint(0, 2, (8,))
+    read = []
+    learner.observe(x, y, context=0)
+    shortcuts = [
+        m for m in learner._network.modules() if isinstance(m, nn.Conv2d) and m.kernel_size == (1, 1) and m.in_channels < 8
+    ]
+    assert shortcuts
+    for shortcut in shortcuts:
+        shortcut.register_forward_hook(lambda module, args, output: read.append((args[0].stride(), module.weight.stride())))
+    losses = [learner.observe(x, y, context=0).loss for _ in range(10)]
+    assert losses[-1] < losses[0]
+    assert all(a[-1] == 1 and w[1:] == (1, 1, 1) for a, w in read)

@@ -8,6 +8,7 @@ import sys
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import NoneType
@@ -146,8 +147,8 @@ def compare(
         raise ValueError(f"seeds is a whole number of at least 1, not {seeds}.")
     _say_slow_bf16(options)
     folder = out or Path("runs") / f"compare-{_short(options.stream)}"
-    _say_forecast(options, folder, quiet)
     names = [name.strip() for name in methods.split(",") if name.strip()]
+    _say_forecast(options if not names else replace(options, method=names[0]), folder, quiet)  # type: ignore[arg-type]
     records = comparison.compare(options, names, seeds, folder, isolated=isolated, progress=partial(_progress, quiet))
     first = {method: runs[0] for method, runs in records.items()}
     _say_stand_in(next(iter(first.values())), quiet)
@@ -198,7 +199,7 @@ def reproduce(
         page: what docs writes.
         device: cpu, cuda, mps ...
         threads: of the processor; None leaves it to torch.
-        plan: show the runs and which of them are finished, and run nothing.
+        plan: show the runs and which of them are finished, at scale paper also a forecast by two steps, and run nothing.
         quiet: show no progress.
     """
     if threads is not None:

@@ -27,7 +27,7 @@ from .observers import Tapped, Through
 from .obstruct import Obstruction, Rules, obstruction_of
 from .sites import Site
 
-__all__ = ["Cut", "compact", "cut_for", "put_availability", "put_back", "take_availability", "take_out"]
+__all__ = ["Cut", "compact", "cut_for", "put_availability", "put_back", "spare_strided", "take_availability", "take_out"]
 
 Slices = dict[int, Tensor]  # which indices of which axis
 
@@ -95,6 +95,7 @@ def compact(model: nn.Module, context: int, *, fold: bool = False) -> nn.Module:
     small = take_out(gates, cut)
     if fold:
         return folded(small.eval())
+    spare_strided(small)
     whole = obstruction_of(gates)
     if whole is not None:
         small.__dict__["obstruction"] = take_availability(whole, cut, small)
@@ -163,6 +164,22 @@ def take_out(gates: Gates, cut: Cut) -> nn.Module:
             for name in site.readers:
                 _resize_inputs(small.get_submodule(name), site.units, len(indices))
     return small
+
+
+def spare_strided(small: nn.Module) -> None:
+    """Let 1 x 1 convolutions with a stride read fewer than eight channels in the plain layout only.
+
+    In channels_last the backward pass of torch 2.13 writes beyond its memory there, on processors.
+    """
+    for module in small.modules():
+        if isinstance(module, nn.Conv2d) and module.kernel_size == (1, 1) and module.stride != (1, 1) and module.in_channels < 8:
+            weight = module.weight.data
+            module.weight.data = weight.flatten().clone().view(weight.shape)  # contiguous() would leave its strides as they are
+            module.register_forward_pre_hook(_in_plain_layout)
+
+
+def _in_plain_layout(module: nn.Module, args: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    return tuple(x.contiguous() for x in args)
 
 
 @torch.no_grad()

@@ -21,7 +21,7 @@ __all__ = ["alone", "compare", "isolated_record", "learn", "run_specification"]
 METHOD_ONLY = (
     *("strength", "memory", "settings", "threshold", "window", "curves"),
     *("density", "start", "steepness", "shared", "rescale", "rate", "epsilon", "floor", "relevance", "apply", "obstruct_head"),
-    *("prefer", "gate_penalty"),
+    *("prefer", "inherit", "gate_penalty"),
 )
 
 

@@ -8,7 +8,7 @@ from torch.nn.modules.conv import _ConvNd
 
 from .gate import Gate
 from .gates import gates_of
-from .layers import input_weights, is_layer, is_norm, spread
+from .layers import input_weights, is_layer, is_norm, spread, units_of
 from .norm import ContextNorm
 from .sites import Site
 
@@ -58,9 +58,12 @@ def _fold_gate(model: nn.Module, gate: Gate) -> None:
     elif isinstance(place, HOMOGENEOUS):
         owned = [model.get_submodule(name) for name in site.owns]
         norms = [module for module in owned if is_norm(module)]
-        if norms and getattr(norms[-1], "weight", None) is None:
+        if site.rescaled or (norms and getattr(norms[-1], "weight", None) is None):
             raise ValueError(_refusal(site))
-        for maker in norms[-1:] or [module for module in owned if is_layer(module)]:
+        makers = norms[-1:] or [module for module in owned if is_layer(module)]
+        if any(units_of(maker) != site.units for maker in makers if is_layer(maker)):  # a sum that spreads one unit over all
+            raise ValueError(_refusal(site))
+        for maker in makers:
             _scale_outputs(maker, gain)
     else:
         raise ValueError(_refusal(site))
@@ -79,7 +82,12 @@ def _scale_outputs(module: nn.Module, gain: Tensor) -> None:
 
 def _scale_inputs(reader: nn.Module, gain: Tensor) -> None:
     weights, axis = input_weights(reader)
+    groups = getattr(reader, "groups", 1)
     for weight in weights.values():
+        if axis == 1 and groups > 1:  # each group of outputs reads its own units
+            of_group = gain.to(weight.dtype).view(groups, 1, -1).repeat_interleave(len(weight) // groups, 1).flatten(0, 1)
+            weight.mul_(of_group.view(*of_group.shape, *[1] * (weight.dim() - 2)))
+            continue
         per_input = gain.repeat_interleave(weight.shape[axis] // len(gain)).to(weight.dtype)
         weight.mul_(per_input.view([-1 if d == axis else 1 for d in range(weight.dim())]))
 

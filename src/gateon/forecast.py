@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from .batches import steps_of
 from .specification import Specification
 from .streams import Split, Stream
+from .zoo import Zoo
 
 __all__ = ["Forecast", "activity_bytes", "forecast", "free_bytes"]
 
@@ -41,13 +42,14 @@ def forecast(specification: Specification, stream: Stream) -> Forecast:
     >>> str(forecast(asked, asked.make_stream())).startswith("A step takes about ")
     True
     """
-    learner = replace(specification, contexts="known").make_learner(stream)
+    learner = replace(specification, contexts="known", threshold=None, window=None).make_learner(stream)
     train, batch = stream.split(0, "train"), specification.batch
     parameters = sum(p.numel() * p.element_size() for p in learner.model.parameters())
     # Values, gradients, at most two moments, what obstruction remembers; per parameter also two availabilities.
     copies = 7 if specification.method == "p-gateon" else 5
     largest, usual = _typical(train, batch)
-    needed = copies * parameters + batch * activity_bytes(learner.model, train.x[largest])
+    network, at_once = (learner.new_network(), learner.tasks) if isinstance(learner, Zoo) else (learner.model, 1)
+    needed = copies * parameters + at_once * batch * activity_bytes(network, train.x[largest])
     free = free_bytes(specification.device)
     if free is not None and needed > free:
         raise ValueError(
@@ -65,7 +67,7 @@ def forecast(specification: Specification, stream: Stream) -> Forecast:
 def _typical(train: Split, batch: int) -> tuple[Tensor, Tensor]:
     """Rows of four samples that need most memory, and of a batch that takes the usual time: of texts by their lengths."""
     if train.lengths is None:
-        return torch.arange(4), torch.arange(batch)
+        return torch.arange(4) % len(train), torch.arange(min(batch, len(train)))  # whether that is enough is for the run to say
     order = train.lengths.argsort()
     return order[-4:], order[max(0, (len(order) - batch) // 2) :][:batch]
 

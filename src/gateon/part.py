@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import SGD, Adadelta, Adagrad, Adam, Adamax, AdamW, NAdam, Optimizer, RAdam, RMSprop
 
-from .compact import Cut, cut_for, put_availability, put_back, take_availability, take_out
+from .compact import Cut, cut_for, put_availability, put_back, spare_strided, take_availability, take_out
 from .gates import Gates, gates_of
 from .methods.base import Adopt, Method
 from .methods.both import Both
@@ -53,6 +53,7 @@ class Part:
         if not cut.active:
             return None
         network = take_out(gates, cut)
+        spare_strided(network)
         optimizer = new_optimizer(network.parameters())
         decays = any(group.get("weight_decay") for group in optimizer.param_groups)
         if decays or type(optimizer) not in EXACT:

@@ -47,6 +47,7 @@ class Site:
             nothing behind it makes something out of nothing, and only `readers` see it.
         narrows_before_norm: the same for a gate before norm and activation.
         activation: the module that makes the units' last non-linearity, if it is a module.
+        rescaled: whether a norm without parameters stands between the layer and the gate: it would undo gains of the layer.
         centred: whether a ContextNorm right behind the layer takes the mean of its units away again, and any bias with it.
         fixed: its parameters do not move at all, as at availability 0, and have no gradient while the gates are attached.
         note: what a reader of print(gates) should know.
@@ -64,6 +65,7 @@ class Site:
     narrows: bool = False
     narrows_before_norm: bool = False
     activation: str = ""
+    rescaled: bool = False
     centred: bool = False
     fixed: bool = False
     note: str = ""
@@ -211,6 +213,7 @@ def _place(wiring: Wiring, index: int, *, is_head: bool) -> Site:
     owns = tuple(calls[i].name for i in chain if _has_tensors(calls[i].module))
     last = calls[chain[-1]]
     site = Site(layer.name, layer.name, owns, units, dim, readers=_readers(wiring, chain[-1], units, dim))
+    site = replace(site, rescaled=any(_kind(wiring, i) == "norm" and not _has_tensors(calls[i].module) for i in chain))
     if not is_head:
         narrows, narrows_before_norm = _narrows(wiring, chain, units, dim)
         site = replace(site, narrows=narrows, narrows_before_norm=narrows_before_norm)
@@ -360,7 +363,7 @@ def _narrows(wiring: Wiring, chain: list[int], units: int, dim: int) -> tuple[bo
     """For a gate at the end of the chain and for one at its start: can the units it closes be left out?"""
     summed = [_summed(wiring, i) for i in chain]
     makers = {chain[0], *(layer for layers in summed for layer in layers)}
-    fits = all(_is_maker(wiring, i, units) for i in makers)
+    fits = all(_is_maker(wiring, i, units) for i in makers) and all(_shows_all_summands(wiring, i) for i in chain)
     private = fits and _read_by_layers_only(wiring, chain[-1], units, dim)
     rest = [(wiring.calls[i], layers) for i, layers in zip(chain[1:], summed[1:], strict=True)]
     apart = all(layers or _acts_on_each_unit(call) for call, layers in rest)
@@ -372,6 +375,12 @@ def _is_maker(wiring: Wiring, index: int, units: int) -> bool:
     """Whether the call makes so many units, of which any can be left out, and makes them once."""
     module, name = wiring.calls[index].module, wiring.calls[index].name
     return module is not None and _is_sliceable(module) and wiring.times(name) == 1 and units_of(module) == units
+
+
+def _shows_all_summands(wiring: Wiring, index: int) -> bool:
+    """Whether calls make all that is summed here, if anything is: a parameter of every unit would not be narrowed with them."""
+    inputs = wiring.calls[index].inputs
+    return _kind(wiring, index) != "sum" or (len(inputs) > 1 and all(_shows_all_summands(wiring, i) for i in inputs))
 
 
 def _summed(wiring: Wiring, index: int) -> list[int]:

@@ -89,7 +89,7 @@ class Zoo:
         self._generator = torch.Generator().manual_seed(seed)
         self.stored: dict[int, tuple[Tensor, Tensor]] = {}
         self._members: list[_Member] = []
-        template = Learner(self._network(0), optimizer=optimizer, schedule=schedule, loss=loss)
+        template = Learner(self.new_network(0), optimizer=optimizer, schedule=schedule, loss=loss)
         self.description = template.description | {"method": f"Zoo(tasks={tasks}, keep={keep}, seed={seed})"}
         self.optimizer, self.schedule = template.optimizer, template.schedule
 
@@ -101,7 +101,7 @@ class Zoo:
     @property
     def model(self) -> nn.Module:
         """All networks; before the first task, one as they will be."""
-        return nn.ModuleList([member.network for member in self._members] or [self._network(0)])
+        return nn.ModuleList([member.network for member in self._members] or [self.new_network(0)])
 
     def expect(self, outline: Outline) -> None:
         """Be told of the task that comes."""
@@ -179,7 +179,7 @@ class Zoo:
         """Go on exactly where `state_dict` was taken, in a zoo made with the same arguments."""
         self._members = []
         for n, member in enumerate(state["members"]):
-            self._add(_Member(self._network(n), list(member["tasks"])))
+            self._add(_Member(self.new_network(n), list(member["tasks"])))
             self._members[-1].network.load_state_dict(member["network"])
         self.stored = {part["task"]: (part["x"], part["y"]) for part in state["stored"]}
         self.step, self.context = state["step"], state["context"]
@@ -197,7 +197,7 @@ class Zoo:
         old = [task for task in self.stored if task != context]
         draws = min(self.tasks - 1, len(old))
         drawn = torch.multinomial(self._weights(old), draws, generator=self._generator).tolist() if draws else []
-        self._add(_Member(self._network(len(self._members)), [old[i] for i in drawn] + [context]))
+        self._add(_Member(self.new_network(len(self._members)), [old[i] for i in drawn] + [context]))
         self.context = context
         return True
 
@@ -207,7 +207,7 @@ class Zoo:
         self.optimizer = self._new_optimizer(member.network.parameters())
         self.schedule = None if self._new_schedule is None else self._new_schedule(self.optimizer)
 
-    def _network(self, n: int) -> nn.Module:
+    def new_network(self, n: int = 0) -> nn.Module:
         """The n-th network; drawing it leaves torch's own generator as it was."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(int(np.random.SeedSequence((self.seed, n)).generate_state(1)[0]))

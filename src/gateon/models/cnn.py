@@ -51,7 +51,10 @@ def cnn(
     left = [(side - len(channels) * (kernel - 1)) // pool for side in size]
     if min(left) < 1:
         at_least = len(channels) * (kernel - 1) + pool
-        raise ValueError(f"Images of {size[0]} x {size[1]} are too small for this network: it needs {at_least} x {at_least}.")
+        raise ValueError(
+            f"Images of {size[0]} x {size[1]} are too small for this network: it needs {at_least} x {at_least}. "
+            "Choose fewer convolutions."
+        )
     layers: OrderedDict[str, nn.Module] = OrderedDict()
     bias = norm == "none"
 

@@ -53,7 +53,9 @@ def wide_resnet(
     if widen < 1 or first < 1:
         raise ValueError(f"widen and first are whole numbers of at least 1, not {widen} and {first}.")
     if height % 4 or width % 4:
-        raise ValueError(f"Sides of an image are halved twice: {height} x {width} must be multiples of 4.")
+        raise ValueError(
+            f"Sides of an image are halved twice: {height} x {width} must be multiples of 4; crop them, or choose the network cnn."
+        )
     layers: OrderedDict[str, nn.Module] = OrderedDict(first=nn.Conv2d(inputs, first, 3, padding=1, bias=norm == "none"))
     before = first
     for group in (1, 2, 3):

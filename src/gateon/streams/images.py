@@ -95,7 +95,7 @@ def split_classes(
         convert: 8-bit images to what the network sees.
     """
     if count > dataset.classes:
-        raise ValueError(f"A task cannot have {count} {word}: {dataset.name} has {dataset.classes} classes.")
+        raise ValueError(f"A task cannot have {count} {word}: {dataset.name} has {dataset.classes} classes; choose fewer.")
     tasks, seed, deal = settings["tasks"], settings["seed"], dataset.classes // count
     if in_order and tasks > deal:
         raise ValueError(f"In order there are {deal} tasks of {count} {word}, not {tasks}: ask for fewer, or drop in_order.")
@@ -127,7 +127,7 @@ def augmented(stream: Stream) -> Stream:
     """
     if len(stream.shape) != 3:
         raise ValueError(f"Only images can be cropped and flipped, not inputs of shape {stream.shape}: leave augmentation out.")
-    if stream.name.startswith("permuted"):
+    if any(word.startswith("permuted") for word in stream.name.split()):  # also where its tasks return
         raise ValueError("Permuted pixels have no neighbours, so that such images cannot be moved: leave augmentation out.")
     if stream.augment is not None:
         raise ValueError(f"{stream.name} is augmented already: once is enough.")
