@@ -130,3 +130,17 @@ def test_the_program_tells_the_forecast_before_a_run_begins(tmp_path, monkeypatc
     monkeypatch.setattr("gateon.forecast.free_bytes", lambda device: 1000)
     assert cli.main([*words, "--out", "other", "--quiet"]) == 2
     assert "choose a smaller batch" in capsys.readouterr().err and not (tmp_path / "other").exists()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"contexts": "inferred", "threshold": 2.0, "window": 5},
+        {"method": "zoo"},
+        {"batch": 5000},  # more than a task has: the run says so
+    ],
+)
+def test_whatever_can_be_asked_for_can_be_forecast(changes):
+    asked = {"network": "cnn", "channels": (4,), "hidden": (8,), "steps": 2, "batch": 8, "tasks": 2, "data": "mnist-5k"}
+    specification = Specification("split-mnist", **asked | changes)
+    assert forecast(specification, specification.make_stream()).step_bytes > 0

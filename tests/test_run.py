@@ -11,12 +11,13 @@ import sys
 import time
 from contextlib import suppress
 from dataclasses import asdict
+from functools import partial
 
 import numpy as np
 import pytest
 import torch
 
-from gateon import Learner, checkpoint, metrics, streams
+from gateon import Finetune, Learner, checkpoint, metrics, streams
 from gateon.batches import batches
 from gateon.compare import isolated_record, run_specification
 from gateon.folder import CheckpointWarning, checkpoints
@@ -568,3 +569,14 @@ def test_nothing_to_measure_on_is_an_error():
     learner = Learner(torch.nn.Linear(2, 2), optimizer=lambda parameters: torch.optim.SGD(parameters, lr=0.1))
     with pytest.raises(ValueError, match="Task 1 of tiny has no validation data to measure on"):
         run(stream, learner, steps=1, batch=2, part="validation")
+
+
+def test_what_a_method_does_at_the_end_of_a_task_counts_as_training(data):
+    class Slow(Finetune):
+        def end_task(self, model, task, data):
+            time.sleep(0.2)
+
+    asked = specification(data)
+    stream = asked.make_stream()
+    learner = Learner(asked.make_learner(stream).model, optimizer=partial(torch.optim.SGD, lr=0.1), method=Slow())
+    assert all(seconds["train"] >= 0.2 for seconds in run(stream, learner, steps=1, batch=10).seconds)

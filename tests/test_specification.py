@@ -9,6 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gateon.batches import steps_of
 from gateon.isolated import Isolated
 from gateon.methods.named import LANGUAGE
 from gateon.specification import METHODS, PRESETS, Specification
@@ -269,3 +270,18 @@ def test_norms_of_a_sub_network_keep_the_statistics_of_their_context(method):
         return torch.stack([learner.predict(stream[k].test.x[:16], context=k) for k in range(3)])
 
     assert (outputs(True) - outputs(False)).abs().max() < 0.05
+
+
+def test_methods_know_the_passes_and_the_length_of_a_task_in_epochs():
+    asked = Specification("split-mnist", data="mnist-5k", tasks=2, epochs=3, batch=100, hidden=(8,))
+    stream = asked.make_stream()
+    steps = steps_of(stream, 100, 1, 3)[0]
+    assert replace(asked, method="rmn").make_method(stream).steps == steps
+    assert replace(asked, method="hat").make_method(stream).steps == steps // 3
+
+
+def test_a_zoo_takes_the_number_of_tasks_a_round():
+    asked = Specification("split-mnist", data="mnist-5k", tasks=2, hidden=(8,), method="zoo", settings="tasks=2")
+    assert asked.make_learner(asked.make_stream()).tasks == 2
+    with pytest.raises(ValueError, match="whole number of tasks a round"):
+        replace(asked, settings="rounds=2").make_learner(asked.make_stream())

@@ -13,7 +13,8 @@ from torch import nn
 
 from gateon import Finetune
 from gateon.methods.both import Both
-from gateon.methods.dendrites import Dendrites, DendriticUnits
+from gateon.methods.dendrites import Dendrites, DendriticUnits, Prototypes
+from gateon.methods.named import named
 from gateon.methods.si import SI
 from gateon.models import mlp
 
@@ -174,3 +175,20 @@ def test_a_model_it_cannot_work_on_is_refused_with_what_to_do():
     learner = learner_of(plain_mlp, Dendrites(inputs=9), ADAM)
     with pytest.raises(ValueError, match="An input has 8 numbers"):
         train(learner, 0, 1)
+
+
+def test_the_nearest_prototype_is_the_nearest_not_the_longest():
+    prototypes = Prototypes(2)
+    prototypes.add_context()
+    prototypes.means.copy_(torch.tensor([[1.0, 0.0], [10.0, 0.0]]))
+    prototypes.counts.fill_(1)
+    assert prototypes.eval().of_batch(torch.tensor([[2.0, 0.0], [9.0, 0.0]]))[1].tolist() == [0, 1]
+
+
+def test_si_beside_it_holds_feed_forward_weights_and_leaves_segments_alone():
+    method = named("dendrites+si", steps=4, tasks=2, inputs=8)
+    learner = learner_of(plain_mlp, method)
+    train(learner, 0, 3)
+    end(learner, 0)
+    segments = {name for name, _ in learner.model.named_parameters() if name.endswith("segments")}
+    assert segments and set(method.second.importance) == {name for name, _ in learner.model.named_parameters()} - segments

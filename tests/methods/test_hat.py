@@ -168,8 +168,11 @@ def test_adahat_slows_by_importance():
     assert torch.equal(method.masks["1"].importance[:12] >= 1, torch.ones(12, dtype=torch.bool))
     learner.model.train()
     first, second = method.masks["1"], method.masks["3"]
+    with torch.no_grad():
+        second.embedding.fill_(1.0)  # it takes what is free, which makes everything slower
     free = 1 - second.cumulative
     r = 0.02 / (0.3 + ((second.mask() * free).sum() / free.sum()).item())
+    assert r < 0.9 * 0.02 / 0.3
     factors = list(method.factors().values())
     for i, j in [(0, 0), (3, 20), (20, 3), (20, 20)]:
         assert factors[2][i, j].item() == pytest.approx(r / (min(second.importance[i], first.importance[j]).item() + r), rel=1e-4)
@@ -229,3 +232,24 @@ def test_a_context_that_was_not_learned_is_refused(network):
     train(learner, 0, 1)
     with pytest.raises(IndexError, match="Context 4"):
         learner.predict(torch.zeros(2, 8), context=4)
+
+
+def test_every_step_compensates_the_gradient_of_embeddings():
+    method = HAT(steps=3, s_max=50, largest=100.0)
+    learner = learner_of(plain_mlp, method, SGD)
+    train(learner, 0, 2)
+    mask = method.masks["3"]
+    learner.model.train()
+    e, s, raw = mask.embedding.detach().clone(), mask.s, []
+    mask.embedding.register_hook(raw.append)
+    train(learner, 0, 1)
+    factor = 50 / s * (torch.cosh((s * e).clamp(-50, 50)) + 1) / (torch.cosh(e) + 1)
+    torch.testing.assert_close(mask.embedding.detach(), e - 0.1 * raw[0] * factor, rtol=1e-4, atol=1e-5)
+
+
+def test_every_step_clips_the_norm_of_the_gradient():
+    learner = learner_of(plain_mlp, HAT(steps=3, clip=1e-3), SGD)
+    before = [p.detach().clone() for p in learner.model.parameters()]
+    train(learner, 0, 1)
+    moved = torch.cat([(p.detach() - b).flatten() for p, b in zip(learner.model.parameters(), before, strict=True)])
+    assert moved.norm().item() == pytest.approx(0.1 * 1e-3, rel=0.05)

@@ -128,3 +128,10 @@ def test_no_data_and_changed_parameters_are_told_and_change_nothing():
     learner.model.layers[5] = nn.Linear(24, 4)
     with pytest.raises(ValueError, match="layers"):
         learner.observe(*batch(1), context=1)
+
+
+def test_a_row_that_adds_nothing_takes_no_later_one_with_it():
+    rows = torch.eye(4)[[0, 0, 1, 2]]
+    basis = extended(torch.zeros(0, 4), rows)
+    torch.testing.assert_close(rows @ basis.T @ basis, rows)
+    torch.testing.assert_close(basis @ basis.T, torch.eye(len(basis)))

@@ -147,3 +147,25 @@ def test_what_cannot_be_is_refused():
         zoo.predict(batch(0)[0], context=5)
     with pytest.raises(ValueError, match="with its data"):
         zoo.end_task(0, [])
+
+
+def test_old_heads_learn_stored_samples_and_all_tasks_count_alike():
+    zoo = learned([0])
+    x, y = batch(1)
+    zoo.observe(x, y, context=1)
+    network, read = zoo._members[-1].network, []
+    network.register_forward_hook(lambda module, args, output: read.append((module[-1].context, args[0], output.detach())))
+    loss = zoo.observe(x, y, context=1).loss
+    (head, old_x, old), (_, new_x, new) = read
+    stored_x, stored_y = zoo.stored[0]
+    places = torch.cdist(old_x, stored_x).argmin(1)
+    assert head == 0 and torch.equal(old_x, stored_x[places]) and torch.equal(new_x, x)
+    losses = nn.functional.cross_entropy(old, stored_y[places]), nn.functional.cross_entropy(new, y)
+    assert loss == pytest.approx(sum(losses).item() / 2, rel=1e-5)
+
+
+def test_a_round_is_drawn_by_those_weights():
+    zoo = learned(range(4), tasks=2)
+    zoo._weights = lambda tasks: torch.tensor([float(task == 2) for task in tasks])
+    zoo.observe(*batch(4), context=4)
+    assert zoo.rounds[-1] == [2, 4]

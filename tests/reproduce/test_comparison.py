@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gateon.methods.named import ABOUT
-from gateon.reproduce import JOBS, Row, Scale, cells
+from gateon.reproduce import JOBS, Row, Scale, cells, read, reproduce
 from gateon.reproduce.chosen import CHOSEN
 from gateon.reproduce.comparison_jobs import KIN, OTHERS
 from gateon.reproduce.draw import cost
@@ -130,3 +130,12 @@ def test_names_in_the_figure_of_cost_stand_apart_though_the_points_do_not(tmp_pa
     assert all(f"<!-- {row} -->" in text for row in rows) and "<!-- stored data of past tasks -->" in text
     heights = [float(part.split("translate(")[1].split(")")[0].split(" ")[1]) for part in text.split("<!-- method ")[1:]]
     assert min(b - a for a, b in zip(sorted(heights), sorted(heights)[1:], strict=False)) > 8
+
+
+def test_deviations_are_from_the_row_of_isolated_networks_with_its_own_settings(tmp_path):
+    changes = {"hidden": (12, 12), "steps": 4, "batch": 20, "tasks": 2, "data": "mnist-5k"}
+    rows = ["p-GateON", "Isolated"]
+    reproduce(JOBS["comparison"], "quick", out=tmp_path, results=tmp_path, rows=rows, streams=["permuted-mnist"], changes=changes)
+    entries = {e["row"]: e["measures"] for e in read(tmp_path / "comparison-quick" / "record.json")["entries"]}
+    ours, alone = (entries[row]["immediate_accuracy"]["mean"] for row in rows)
+    assert entries["p-GateON"]["accuracy_deviation"]["mean"] == pytest.approx((ours - alone) / alone, abs=1e-5)
