@@ -143,4 +143,4 @@ def test_the_program_tells_the_forecast_before_a_run_begins(tmp_path, monkeypatc
 def test_whatever_can_be_asked_for_can_be_forecast(changes):
     asked = {"network": "cnn", "channels": (4,), "hidden": (8,), "steps": 2, "batch": 8, "tasks": 2, "data": "mnist-5k"}
     specification = Specification("split-mnist", **asked | changes)
-    assert forecast(specification, specification.make_stream()).step_bytes > 0
+    assert forecast.forecast(specification, specification.make_stream()).step_bytes > 0
