@@ -327,7 +327,7 @@ FELL_SHORT = {
     "XdG": "at the published size and length every task is learned, but without SI early ones are forgotten by some points. The "
     "published code trains at a third of the rate it states, since its Adam does not count its steps, and leaves the bias of the "
     "output layer alone; neither is done here",
-    "Active dendrites + SI": "a quarter of the published width and of the steps; alone, at the published size, they are within their band",
+    "Active dendrites + SI": "a quarter of the published width and steps; alone, at the published size, they are within their band",
     "HAT": "it forgets nothing, but two passes over the data instead of 200, in half the width, teach less",
     "RMN": "ten passes over the data instead of 50; it forgets nothing",
     "OGD": "one pass over the data instead of five",
