@@ -120,6 +120,8 @@ def points(
         path: without ending.
         kinds: name -> what kind of point it is; every kind has a marker of its own, and is explained.
     """
+    from matplotlib.ticker import LogLocator
+
     kinds = kinds or {}
     marks = dict(zip(dict.fromkeys(kinds.values()), MARKS, strict=False))
     colours = {name: COLOURS[n % len(COLOURS)] for n, name in enumerate(dict.fromkeys(n for p in panels.values() for n in p))}
@@ -128,6 +130,9 @@ def points(
             for name, place in places.items():
                 axis.plot(*place, marks.get(kinds.get(name, ""), "o"), color=colours[name], markersize=4.5)
             axis.set(title=title, xlabel=label, ylabel=up, xscale="log")
+            axis.xaxis.set_minor_locator(LogLocator(subs=(2, 5)))
+            axis.xaxis.set_major_formatter("{x:g}")
+            axis.xaxis.set_minor_formatter("{x:g}")
             _name_beside(axis, places, colours)
         for kind, mark in marks.items():
             axes[0].plot([], [], mark, color=COLOURS[-1], markersize=4.5, label=kind)
