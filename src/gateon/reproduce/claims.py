@@ -323,7 +323,7 @@ def _native(row: str, level: float) -> Claim:
 
 FELL_SHORT = {
     "SI": "half the published width, at the published length and strength: there is less room to put ten tasks in",
-    "EWC": "four times fewer and larger steps than there",
+    "EWC": "a fifth of the steps, on batches twice as large",
     "XdG": "at the published size and length every task is learned, but without SI early ones are forgotten by some points. The "
     "published code trains at a third of the rate it states, since its Adam does not count its steps, and leaves the bias of the "
     "output layer alone; neither is done here",
