@@ -143,6 +143,8 @@ CONVOLUTION: tuple[Job, ...] = (
             "Statistics of norms are per task, but for joint training, which has one set for all.",
             "The first convolution has 128 channels at a width of 10, and as many in proportion at others.",
             OWN_EPSILON,
+            "The regulariser of gates, where there is one, counts open gates only; the paper's takes absolute weights.",
+            "SI has the strength that ended best over three tasks of validation data, not the one with the best mean on the way.",
             "p-GateON learns in a tenth of a network ten times as wide as that of the others, n-GateON in a twentieth of one "
             "twenty times as wide: as many channels are at work. There a task starts as a copy of the one before. Narrow: in the "
             "network of the others, without that.",
