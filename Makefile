@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo demo-quick test quality style bench torture clean
+.PHONY: demo demo-quick test roundings quality style bench torture clean
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -27,8 +27,14 @@ style: .venv/installed
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+# All tests as this processor rounds, then the numeric ones as some others would.
 test: quality
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal
+	$(BIN)/python tests/roundings.py
+
+# The numeric tests under every combination of kernels and threads, one after the other: about half an hour.
+roundings: .venv/installed
+	$(BIN)/python tests/roundings.py --all
 
 bench: .venv/installed
 	$(BIN)/python benchmarks/full_width_step.py
@@ -42,6 +48,7 @@ bench: .venv/installed
 torture: .venv/installed
 	$(BIN)/python benchmarks/torture.py
 	$(BIN)/python benchmarks/fuzz.py
+	$(BIN)/python benchmarks/fuzz_compact.py
 	$(BIN)/python benchmarks/soak.py
 	$(BIN)/python benchmarks/checkpoints.py
 

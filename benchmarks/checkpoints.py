@@ -10,9 +10,9 @@ from pathlib import Path
 import torch
 
 import measure
-from gateon import checkpoint
-from gateon.run import SAVE_EVERY, SPARING
-from gateon.specification import Specification
+from gateon.runs.run import SAVE_EVERY, SPARING
+from gateon.runs.specification import Specification
+from gateon.storage import checkpoint
 
 NETWORKS = {"2 x 2000": ((2000, 2000), 0.25), "4 x 5000": ((5000,) * 4, 0.1)}
 

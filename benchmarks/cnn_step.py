@@ -17,7 +17,7 @@ from torch import nn
 import gateon
 import measure
 from compact_step import step_of
-from gateon.models import cnn, wide_resnet
+from gateon.networks import cnn, wide_resnet
 
 OPTIMIZERS = {"adam": partial(torch.optim.Adam, lr=5e-3), "sgd": partial(torch.optim.SGD, lr=0.02, momentum=0.9)}
 

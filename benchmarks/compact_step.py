@@ -21,7 +21,7 @@ from torch import nn
 
 import gateon
 import measure
-from gateon.models import mlp
+from gateon.networks import mlp
 
 ADAM = partial(torch.optim.Adam, lr=1e-3)
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 import argparse
 
 import measure
-from gateon.run import run
-from gateon.specification import Specification
+from gateon.runs.run import run
+from gateon.runs.specification import Specification
 
 DENSITIES = (0.05, 0.1, 0.25, 0.5, 1.0)
 

@@ -14,7 +14,7 @@ import torch
 
 import measure
 from gateon import ContextDetector, GateON, Learner
-from gateon.models import mlp
+from gateon.networks import mlp
 
 
 def main() -> None:

@@ -1,10 +1,13 @@
 """Mutated files, read as a user's would be: each must be read or refused in a sentence that names it, fast and in little memory.
 
-    python benchmarks/fuzz.py                          100,000 and some, with a record
+    python benchmarks/fuzz.py                          100,000 files and 20,000 states, with a record
     python benchmarks/fuzz.py --inputs 2000 --dry      fewer, and no record
 
 A refusal is a ValueError or OSError whose message has the file's name in it. Anything else is a failure: another exception, more
 than ten seconds, more memory than the bound, or a checkpoint that is read as other than what was written. --keep has such inputs.
+
+States are checkpoints that pass every sha256 and hold something else (benchmarks/fuzz_states.py). They are gone on with in other
+processes, since what does not fit may end the whole process: that is a failure too.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ import pickle
 import random
 import resource
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -29,11 +33,13 @@ from typing import Any
 import numpy as np
 import torch
 
+import fuzz_states
 import measure
-from gateon import checkpoint, streams
-from gateon.record import Record
-from gateon.specification import Specification
-from gateon.streams import sources
+from gateon import streams
+from gateon.runs.record import Record
+from gateon.runs.specification import Specification
+from gateon.storage import checkpoint
+from gateon.streams.data import sources
 
 SECONDS = 10.0  # of one input at most
 MEGABYTES = 300  # beyond what the process had before the first input
@@ -191,6 +197,38 @@ def attempt(target: Target, path: Path, content: bytes) -> str:
     return "read" if target.exact is None or same(found, target.exact) else "read, but not as it was written"
 
 
+def states(name: str, count: int, seed: int, folder: Path) -> dict[str, Any]:
+    """Go on with so many changed states of a variant; a process that dies is followed by another one, from the next input on."""
+    row: dict[str, Any] = {"target": f"state of {name}", "inputs": count, "read": 0, "refused": 0, "failed": 0}
+    begin, first, slowest, note = time.monotonic(), 0, 0.0, folder / "note"
+    while first < count:
+        words = [
+            "--variants",
+            name,
+            "--first",
+            str(first),
+            "--inputs",
+            str(count - first),
+            "--seed",
+            str(seed),
+            "--note",
+            str(note),
+        ]
+        script = Path(__file__).parent / "fuzz_states.py"
+        done = subprocess.run([sys.executable, str(script), *words], stdout=subprocess.PIPE, text=True)
+        if done.returncode not in (0, 1) or not done.stdout.strip():
+            died = int(note.read_text())
+            print(f"{name} input {died}: the process died with {done.returncode}", flush=True)
+            row["failed"] += 1
+            first = died + 1  # what came before it is not counted, but was tried
+            continue
+        found = json.loads(done.stdout)[name]
+        slowest, first = max(slowest, found["slowest"]), count
+        for key in ("read", "refused", "failed"):
+            row[key] += found[key]
+    return row | {"seconds": round(time.monotonic() - begin, 1), "slowest": slowest}
+
+
 def megabytes() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1 << 20 if sys.platform == "darwin" else 1 << 10)
 
@@ -202,6 +240,7 @@ def _too_long(number: int, frame: Any) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--inputs", type=int, default=100_000)
+    parser.add_argument("--states", type=int, default=20_000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--keep", type=Path, default=Path("runs/fuzz"))
     parser.add_argument("--dry", action="store_true", help="write no record")
@@ -236,6 +275,10 @@ def main() -> int:
             rows.append(row | {"seconds": round(time.monotonic() - begin, 1), "slowest": round(slowest, 4)})
             print(rows[-1], flush=True)
         grown = megabytes() - before
+        for name in fuzz_states.VARIANTS:
+            rows.append(states(name, -(-options.states // len(fuzz_states.VARIANTS)), options.seed, Path(folder)))
+            failures += rows[-1]["failed"]
+            print(rows[-1], flush=True)
     print(f"{sum(row['inputs'] for row in rows)} inputs, {failures} failures, {grown:.0f} MB more at most than before the first")
     if not options.dry:
         settings = {"seed": options.seed, "seconds at most": SECONDS, "megabytes at most": MEGABYTES}

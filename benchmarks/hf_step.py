@@ -12,9 +12,9 @@ import argparse
 import torch
 import torch.nn.functional as F
 
-import gateon.hf
+import gateon.integrations.hf
 import measure
-from gateon.models import text_classifier
+from gateon.networks import text_classifier
 
 CLASSES = 3
 

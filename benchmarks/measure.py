@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from gateon.record import environment
+from gateon.runs.record import environment
 
 
 def interleaved(variants: Mapping[str, Callable[[], None]], rounds: int, warm_up: int = 3) -> dict[str, list[float]]:

@@ -17,11 +17,11 @@ from typing import Any
 import torch
 
 import measure
-from gateon.learner import Learner
+from gateon.learners.learner import Learner
 from gateon.methods import Finetune, Method
 from gateon.methods.ewc import EWC
 from gateon.methods.si import SI
-from gateon.models import mlp
+from gateon.networks import mlp
 
 METHODS: dict[str, Callable[[], Method]] = {"plain": Finetune, "EWC": EWC, "SI": SI}
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 import statistics
 
 import measure
-from gateon.run import run
-from gateon.specification import Specification
+from gateon.runs.run import run
+from gateon.runs.specification import Specification
 
 
 def continual(precision: str, seed: int) -> float:

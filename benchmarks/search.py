@@ -23,8 +23,8 @@ from torch.optim.lr_scheduler import LambdaLR
 
 import measure
 from gateon import GateON, Learner
-from gateon.models import mlp
-from gateon.run import run
+from gateon.networks import mlp
+from gateon.runs.run import run
 from gateon.streams import open as open_stream
 
 IMAGES = 250_000  # of a task, whatever the batch

@@ -16,8 +16,8 @@ from typing import Any
 
 import measure
 from gateon.reproduce.comparison_jobs import COMPARED
-from gateon.run import run
-from gateon.specification import Specification
+from gateon.runs.run import run
+from gateon.runs.specification import Specification
 from gateon.streams import Stream
 
 Trial = Mapping[str, Any]

@@ -23,8 +23,8 @@ from pathlib import Path
 import numpy as np
 
 import measure
-from gateon.run import Quiet, run
-from gateon.specification import Specification
+from gateon.runs.run import Quiet, run
+from gateon.runs.specification import Specification
 
 EVERY = 20  # tasks between two looks at the memory
 

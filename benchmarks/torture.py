@@ -5,7 +5,8 @@ uninterrupted run leaves.
     python benchmarks/torture.py --kills 4 --variants n-gateon --dry
 
 A run of three tasks on 5,000 digits writes a checkpoint every fiftieth of a second. A process killed at random moments, in the
-middle of writing a checkpoint, or while it measures leaves its directory as it is; the next one goes on there. When the run is
+middle of writing a checkpoint, or while it measures leaves its directory as it is; one whose terminal is closed (SIGHUP) saves and
+ends; the next one goes on there. When the run is
 finished its record and its last checkpoint are compared, and another run begins, until there were enough kills.
 """
 
@@ -14,8 +15,10 @@ from __future__ import annotations
 import argparse
 import json
 import multiprocessing
+import os
 import random
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -27,13 +30,15 @@ from typing import Any
 import torch
 
 import measure
-from gateon.compare import learn
-from gateon.folder import checkpoints
-from gateon.run import Quiet
-from gateon.specification import Specification
+from gateon.runs.compare import learn
+from gateon.runs.folder import checkpoints
+from gateon.runs.run import Interrupted, Quiet
+from gateon.runs.specification import Specification
 from gateon.streams import Stream
 
-MOMENTS = ("anywhere", "anywhere", "writing", "measuring")
+MOMENTS = ("anywhere", "anywhere", "writing", "measuring", "hangup")
+STOPPED = 75
+ENDED = (-signal.SIGKILL, -signal.SIGHUP, STOPPED)  # exit codes of what was killed, hung up before it began, or hung up and saved
 VARIANTS: dict[str, dict[str, Any]] = {  # what is run, by what it asks for
     "n-gateon": {"method": "n-gateon"},
     "p-gateon": {"method": "p-gateon"},
@@ -71,6 +76,13 @@ class Tells(Quiet):
 
 def go(asked: Specification, stream: Stream, out: Path, save_every: float) -> None:
     """The run, or the rest of it."""
+    try:
+        _learn(asked, stream, out, save_every)
+    except Interrupted:
+        sys.exit(STOPPED)
+
+
+def _learn(asked: Specification, stream: Stream, out: Path, save_every: float) -> None:
     learn(asked, stream, asked.make_learner(stream), out, save_every=save_every, progress=Tells(out.with_suffix(".measuring")))
 
 
@@ -79,7 +91,7 @@ def killed(process: Any, out: Path, moment: str, draw: random.Random, longest: f
     begin, wait = time.monotonic(), draw.uniform(0.0, longest)
     while process.is_alive():
         passed = time.monotonic() - begin
-        if moment == "anywhere" and passed > wait:
+        if moment in ("anywhere", "hangup") and passed > wait:
             break
         if passed > wait / 4 and moment == "writing" and any(out.glob("*.part")):
             break
@@ -87,9 +99,12 @@ def killed(process: Any, out: Path, moment: str, draw: random.Random, longest: f
             time.sleep(draw.uniform(0.0, 0.05))
             break
         time.sleep(0.0002)
-    process.kill()
+    if moment == "hangup" and process.is_alive():  # its terminal is closed: it saves and ends by itself
+        os.kill(process.pid, signal.SIGHUP)
+    else:
+        process.kill()
     process.join()
-    return bool(process.exitcode == -9)
+    return process.exitcode in ENDED
 
 
 def left(out: Path) -> tuple[dict[str, Any], dict[str, Any], bytes]:
@@ -131,7 +146,7 @@ def torture(asked: Specification, kills: int, seed: int, folder: Path) -> dict[s
                 done[moment] += killed(process, out, moment, draw, seconds / 3)
             else:
                 process.join()
-            if process.exitcode not in (0, -9):
+            if process.exitcode not in (0, *ENDED):
                 raise SystemExit(f"A resumed run failed: see above ({out}).")
         runs += 1
         different += left(out) != expected

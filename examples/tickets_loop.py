@@ -12,9 +12,8 @@ import torch.nn.functional as F
 from torch.nn.utils.rnn import pad_sequence
 
 import gateon
-import gateon.hf
-from gateon import pretrained
-from gateon.models import text_classifier
+import gateon.integrations.hf
+from gateon.networks import pretrained, text_classifier
 from tickets import PRODUCTS, show, tickets
 
 EPOCHS, BATCH, LR = 4, 16, 2e-4

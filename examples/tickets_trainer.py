@@ -14,9 +14,9 @@ import torch
 from transformers import AutoModelForSequenceClassification, Trainer, TrainingArguments
 
 import gateon
-import gateon.hf
-from gateon import pretrained
-from gateon.hf import GateONCallback
+import gateon.integrations.hf
+from gateon.integrations.hf import GateONCallback
+from gateon.networks import pretrained
 from tickets import PRODUCTS, show, tickets
 
 
@@ -37,7 +37,7 @@ class Tickets(torch.utils.data.Dataset):
 def learn(folder: Path, *, gated: bool) -> tuple[torch.nn.Module, list[list[float]]]:
     """The model, and its accuracy on every product so far, after each."""
     torch.manual_seed(0)
-    model = AutoModelForSequenceClassification.from_pretrained(pretrained.find("minilm"), num_labels=2)
+    model = AutoModelForSequenceClassification.from_pretrained(pretrained.find("minilm"), num_labels=2, use_safetensors=True)
     usual = {"report_to": [], "disable_tqdm": True, "logging_strategy": "no", "save_strategy": "no", "use_cpu": True}
     args = TrainingArguments(str(folder), num_train_epochs=4, per_device_train_batch_size=16, learning_rate=2e-4, **usual)
     rows = []

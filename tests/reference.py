@@ -119,8 +119,10 @@ class Released:
     from the next switch on; the output layer is neither gated nor obstructed; Adam starts anew at a switch.
     """
 
-    def __init__(self, weights: list[Tensor], biases: list[Tensor], gates: list[Tensor], per: str, norm: bool = True) -> None:
-        self.norm = norm
+    def __init__(
+        self, weights: list[Tensor], biases: list[Tensor], gates: list[Tensor], per: str, norm: bool = True, eps: float = 1e-8
+    ) -> None:
+        self.norm, self.eps = norm, eps
         self.W = [w.clone().requires_grad_() for w in weights]
         self.b = [b.clone().requires_grad_() for b in biases]
         self.v = [v.clone().requires_grad_() for v in gates]  # (contexts, units)
@@ -180,7 +182,7 @@ class Released:
             g = gradient[id(p)]
             m.mul_(0.9).add_(0.1 * g)
             s.mul_(0.999).add_(0.001 * g * g)
-            p.sub_(self.lr * (m / (1 - 0.9**self.t)) / ((s / (1 - 0.999**self.t)).sqrt() + 1e-8))
+            p.sub_(self.lr * (m / (1 - 0.9**self.t)) / ((s / (1 - 0.999**self.t)).sqrt() + self.eps))
 
 
 def change_points(

@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn.modules.conv import _ConvTransposeNd
 
 import gateon
-from gateon.layers import is_layer, is_norm
+from gateon.anatomy.kinds import is_layer, is_norm
 
 
 class Net(nn.Module):

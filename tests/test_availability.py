@@ -10,7 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import reference
-from gateon import availability
+from gateon.availability import rule as availability
+
+pytestmark = pytest.mark.numeric
 
 double = torch.float64
 shares = st.lists(st.floats(0, 1), min_size=2, max_size=20)
@@ -46,7 +48,8 @@ def test_irrelevant_units_rise_and_relevant_ones_fall(A, rate, epsilon):
     A = torch.tensor(A, dtype=double)
     mu = torch.where(torch.arange(len(A)) % 2 == 0, epsilon / 2, epsilon + 1.0).double()
     new = availability.update(A, mu, rate, epsilon)
-    assert (new[::2] >= A[::2]).all() and (new[1::2] <= A[1::2]).all()
+    rounding = 4 * torch.finfo(double).eps * A + torch.finfo(double).tiny  # of a product of two factors
+    assert (new[::2] >= (A - rounding)[::2]).all() and (new[1::2] <= (A + rounding)[1::2]).all()
 
 
 def test_a_frozen_unit_recovers_only_above_a_floor():

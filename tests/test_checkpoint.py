@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
-from gateon import checkpoint
+from gateon.storage import checkpoint
 
 tensors = st.sampled_from(
     [torch.ones(2, 3), torch.tensor(4), torch.zeros(0), torch.arange(6).reshape(2, 3).T, torch.ones(2).bfloat16()]
@@ -177,7 +177,7 @@ def test_a_checkpoint_of_a_newer_gateon_is_not_called_damaged(tmp_path, monkeypa
     monkeypatch.setattr(checkpoint, "SCHEMA", 99)
     checkpoint.save({"step": 1}, path)
     monkeypatch.undo()
-    with pytest.raises(ValueError, match=r"x has schema 99, this gateon reads up to 2: update gateon to read it\.$") as refused:
+    with pytest.raises(ValueError, match=r"x has schema 99, this gateon reads up to 3: update gateon to read it\.$") as refused:
         checkpoint.load(path)
     assert not isinstance(refused.value, checkpoint.DamagedError)
 

@@ -12,7 +12,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import reference
-from gateon import ContextDetector, checkpoint
+from gateon import ContextDetector
+from gateon.storage import checkpoint
 
 PAPERS = ["paper-mnist", "paper-asc", "paper-dsc", "paper-20news"]
 WORST = 5.0  # the loss of a batch in a context that does not know it

@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch import nn
 
-from gateon import forecast
-from gateon.models import cnn
-from gateon.run import Quiet, run
-from gateon.specification import Specification
+from gateon.networks import cnn
+from gateon.runs import forecast
+from gateon.runs.run import Quiet, run
+from gateon.runs.specification import Specification
 
 SMALL = Specification(
     "split-mnist", tasks=2, network="cnn", channels=(4, 6), hidden=(10,), density=0.5, steps=6, batch=20, data="mnist-5k", threads=1
@@ -127,7 +127,7 @@ def test_the_program_tells_the_forecast_before_a_run_begins(tmp_path, monkeypatc
     assert "projected" in capsys.readouterr().err
     assert cli.main([*words, "--json"]) == 0
     assert "projected" not in capsys.readouterr().err, "it is finished"
-    monkeypatch.setattr("gateon.forecast.free_bytes", lambda device: 1000)
+    monkeypatch.setattr("gateon.runs.forecast.free_bytes", lambda device: 1000)
     assert cli.main([*words, "--out", "other", "--quiet"]) == 2
     assert "choose a smaller batch" in capsys.readouterr().err and not (tmp_path / "other").exists()
 

@@ -13,6 +13,8 @@ from torch import nn
 import gateon
 from gate_models import anatomy, cnn, every_model, make, mlp, run, same, train
 
+pytestmark = pytest.mark.numeric
+
 # Trap 2: the base model, bit for bit.
 
 

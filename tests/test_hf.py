@@ -1,14 +1,17 @@
 """Gates on pretrained encoders: where they sit, that they start as nothing, what moves, and that files hold all of it."""
 
+import os
+
 import pytest
 import torch
 import torch.nn.functional as F
 import transformers
 
 import gateon
-import gateon.hf
-from gateon.encoders import encoder_sites
-from gateon.models import text_classifier
+import gateon.integrations.hf
+from gateon.anatomy.encoders import encoder_sites
+from gateon.networks import text_classifier
+from gateon.storage import checkpoint
 from tiny_language import tiny_model
 
 SIZES = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 24, "vocab_size": 40}
@@ -135,6 +138,7 @@ def test_detaching_gives_gradients_back():
     assert [p for p in model.parameters() if not p.requires_grad] == [frozen]
 
 
+@pytest.mark.numeric
 def test_steepness_is_the_speed_of_gates():
     gains = {}
     for steepness in (1.0, 20.0):
@@ -149,6 +153,7 @@ def test_steepness_is_the_speed_of_gates():
 # Rates.
 
 
+@pytest.mark.numeric
 def test_a_short_first_task_freezes_twice_as_fast_and_only_that():
     def frozen(steps, switch):
         model = make("bert")
@@ -177,7 +182,7 @@ def test_the_first_rate_survives_a_resumed_learner():
     learners[1].load_state_dict(learners[0].state_dict())
     for learner in learners:
         learner.observe(x, y, context=1)
-    assert [ledger.rate for ledger in learners[1].method.handle.ledgers()] == [0.1]
+    assert [ledger.rule.fall for ledger in learners[1].method.handle.ledgers()] == [0.1]
     for name, A in learners[0].method.handle.availability.items():
         assert torch.equal(A, learners[1].method.handle.availability[name])
 
@@ -276,6 +281,106 @@ def test_the_weights_alone_are_a_model_of_transformers(tmp_path):
     assert not report["unexpected_keys"] and not report["missing_keys"]
     assert torch.equal(plain(batch()[0]).logits, model(batch()[0]).logits)
     assert gateon.hf.from_pretrained(tmp_path).handle is None and gates.listeners == []
+
+
+def first(table):
+    return next(iter(table))
+
+
+MISFITS = {
+    "no gates": lambda s: s.update(gates={}),
+    "gates as a list": lambda s: s.update(gates=[]),
+    "gates as a text": lambda s: s.update(gates="x"),
+    "an unknown gate": lambda s: s["gates"].update(zz=torch.ones(2, 16)),
+    "a gate that would broadcast": lambda s: s["gates"].update({first(s["gates"]): torch.ones(1)}),
+    "a gate of another shape": lambda s: s["gates"].update({first(s["gates"]): torch.ones(2, 3)}),
+    "a gate of whole numbers": lambda s: s["gates"].update({first(s["gates"]): torch.ones(2, 16, dtype=torch.int64)}),
+    "a gate of another dtype": lambda s: s["gates"].update({first(s["gates"]): torch.ones(2, 16, dtype=torch.float64)}),
+    "a gate as a text": lambda s: s["gates"].update({first(s["gates"]): "x"}),
+    "a missing gate": lambda s: s["gates"].pop(first(s["gates"])),
+    "gates without rows": lambda s: s.update(gates={name: weight[:0] for name, weight in s["gates"].items()}),
+    "context as a text": lambda s: s.update(context="x"),
+    "a context that does not exist": lambda s: s.update(context=99),
+    "contexts that do not exist": lambda s: s.update(context=[0, 99]),
+    "a context below 0": lambda s: s.update(context=-1),
+    "sites as a number": lambda s: s.update(sites=5),
+    "no sites": lambda s: s.update(sites=[]),
+    "sites of numbers": lambda s: s.update(sites=[1, 2]),
+    "a site of too many units": lambda s: s["sites"][0].update(units=10**9),
+    "an ungated site of too many units": lambda s: s["sites"][-1].update(units=10**9),
+    "a site nowhere": lambda s: s["sites"][0].update(place="nowhere"),
+    "a site with more": lambda s: s["sites"][0].update(zz=1),
+    "a site with less": lambda s: s["sites"][0].pop("owns"),
+    "a site that owns a number": lambda s: s["sites"][0].update(owns=5),
+    "arguments with more": lambda s: s["arguments"].update(zz=1),
+    "arguments for attach": lambda s: s["arguments"].update(contexts=3),
+    "density as a text": lambda s: s["arguments"].update(density="x"),
+    "steepness beyond all measure": lambda s: s["arguments"].update(steepness=10**400),
+    "power beyond all measure": lambda s: s["arguments"].update(power=10**400),
+    "rules with more": lambda s: s["rules"].update(zz=1),
+    "rules with less": lambda s: s["rules"].pop("per"),
+    "an unknown view": lambda s: s["rules"].update(per="zz"),
+    "rate as a text": lambda s: s["rules"].update(rate="x"),
+    "rate beyond all measure": lambda s: s["rules"].update(rate=10**400),
+    "frozen as nothing": lambda s: s["rules"].update(frozen=None),
+    "rules as a list": lambda s: s.update(rules=[]),
+    "no availability": lambda s: s.update(availability=None),
+    "steps of another shape": lambda s: s["availability"].update(steps=torch.ones(3, dtype=torch.long)),
+    "steps as a text": lambda s: s["availability"].update(steps="a"),
+    "availability of a context that does not exist": lambda s: s["availability"].update(context=torch.tensor([99])),
+    "availability of contexts as numbers": lambda s: s["availability"].update(context=torch.zeros(7, 7)),
+    "availability of another shape": lambda s: s["availability"].update({list(s["availability"])[-1]: torch.ones(1)}),
+    "a classifier that is none": lambda s: s.update(classifier={"head": {}}),
+    "a missing part": lambda s: s.pop("rules"),
+    "a part too many": lambda s: s.update(zz=1),
+}
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory):
+    """A directory of `save_pretrained`, its file of gates, and what that holds."""
+    folder = tmp_path_factory.mktemp("kept")
+    model = make("bert")
+    gates = gateon.hf.attach(model, contexts=2)
+    gateon.hf.obstruct(torch.optim.SGD(model.parameters(), lr=0.1), gates)
+    gateon.hf.save_pretrained(model, folder)
+    return folder
+
+
+@pytest.mark.parametrize("change", MISFITS.values(), ids=MISFITS)
+def test_a_file_of_gates_that_does_not_fit_is_one_sentence(kept, change):
+    path = kept / "gateon.safetensors"
+    good, state = path.read_bytes(), checkpoint.load(path)
+    change(state)
+    model = make("bert")
+    before = list(model.state_dict())
+    try:
+        checkpoint.save(state, path)
+        with pytest.raises(ValueError, match=r"^[^\n]+$") as told:
+            gateon.hf.from_pretrained(kept, model)
+        assert str(told.value).startswith(f"{path} does not fit (")
+        assert list(model.state_dict()) == before and gateon.gates_of(model) is None
+    finally:
+        path.write_bytes(good)
+    assert gateon.hf.from_pretrained(kept, model).gates.contexts == 2
+
+
+def test_pairs_of_rates_come_back_as_they_were(tmp_path):
+    model = make("bert")
+    gates = gateon.hf.attach(model)
+    handle = gateon.hf.obstruct(torch.optim.SGD(model.parameters(), lr=0.1), gates, rate={"*": (0.1, 0.2)})
+    gateon.hf.save_pretrained(model, tmp_path)
+    assert gateon.hf.from_pretrained(tmp_path).handle.rules == handle.rules
+
+
+def test_weights_in_a_pipe_make_nobody_wait(tmp_path):
+    model = make("bert")
+    gateon.hf.attach(model)
+    gateon.hf.save_pretrained(model, tmp_path)
+    (tmp_path / "model.safetensors").unlink()
+    os.mkfifo(tmp_path / "model.safetensors")
+    with pytest.raises(ValueError, match=r"model\.safetensors is no regular file"):
+        gateon.hf.from_pretrained(tmp_path)
 
 
 def test_files_that_are_not_there_or_cannot_be_written_are_said(tmp_path):

@@ -1,4 +1,4 @@
-"""The layout points one way, and importing the package asks for little."""
+"""The rooms of the package point one way, and importing it asks for little."""
 
 from __future__ import annotations
 
@@ -12,76 +12,54 @@ import pytest
 import gateon
 
 SOURCE = Path(gateon.__file__).parent
-# Each module may import from those before it only.
-ORDER = [
-    "norm",
-    "contextual",
-    "layers",
-    "wiring",
-    "sites",
-    "encoders",
-    "relevance",
-    "gate",
-    "gates",
-    "availability",
-    "observers",
-    "ledgers",
-    "obstruct",
-    "fold",
-    "compact",
-    "inherit",
-    "tiny",
-    "pretrained",
-    "models",
-    "methods",
-    "part",
-    "detector",
-    "infer",
-    "training",
-    "learner",
-    "isolated",
-    "zoo",
-    "lamol",
-    "metrics",
-    "switches",
-    "streams",
-    "batches",
-    "checkpoint",
-    "hf",
-    "record",
-    "lock",
-    "folder",
-    "inspection",
-    "progress",
-    "stopping",
-    "run",
-    "options",
-    "language",
-    "specification",
-    "forecast",
-    "report",
-    "compare",
-    "reproduce",
-    "cli",
-]
+# What each room may import besides itself.
+MECHANISM = {"anatomy", "gating", "availability", "subnetwork"}
+ROOMS = {
+    "anatomy": set(),
+    "gating": {"anatomy"},
+    "availability": {"anatomy", "gating"},
+    "subnetwork": {"anatomy", "gating", "availability"},
+    "storage": {"anatomy", "gating"},
+    "networks": {"anatomy"},
+    "detection": {"storage"},
+    "methods": {*MECHANISM, "storage"},
+    "learners": {*MECHANISM, "storage", "methods", "detection"},
+    "streams": {"networks", "storage"},
+    "runs": {*MECHANISM, "storage", "methods", "detection", "learners", "networks", "streams"},
+    "report": {"runs", "storage"},
+    "reproduce": {*MECHANISM, "storage", "methods", "learners", "streams", "runs", "report"},
+    "integrations": {*MECHANISM, "storage", "networks", "methods", "learners", "streams", "runs"},
+    "cli": {*MECHANISM, "storage", "methods", "learners", "streams", "runs", "report", "reproduce"},
+}
+DOORS = {"__init__", "hf", "models"}  # short names for what is inside
 
 
-def package_imports(path):
+def imported_rooms(path):
+    place = list(path.relative_to(SOURCE).parts[:-1])
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom) and node.level:
-            base = path.parent if node.level == 1 else path.parent.parent
-            if base == SOURCE:
-                yield from [node.module.split(".")[0]] if node.module else [alias.name for alias in node.names]
+            base = place[: len(place) - node.level + 1]
+            full = base + (node.module.split(".") if node.module else [])
+            yield from [full[0]] if full else [alias.name for alias in node.names]
+
+
+def test_the_rooms_are_those_of_the_map():
+    found = {path.name.removesuffix(".py") for path in SOURCE.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
+    assert found == {*ROOMS, *DOORS}
 
 
 @pytest.mark.parametrize("path", sorted(SOURCE.rglob("*.py")), ids=lambda p: str(p.relative_to(SOURCE)))
-def test_no_arrow_points_back(path):
-    module = path.relative_to(SOURCE).parts[0].removesuffix(".py")
-    if module == "__init__":
+def test_rooms_import_only_what_they_may(path):
+    room = path.relative_to(SOURCE).parts[0].removesuffix(".py")
+    if room in DOORS:
         return
-    assert module in ORDER, f"{module} has no place in the order yet"
-    later = [name for name in package_imports(path) if ORDER.index(name) > ORDER.index(module)]
-    assert not later, f"{module} imports {later}, which come after it"
+    others = {name for name in imported_rooms(path) if name != room}
+    assert others <= ROOMS[room], f"{path.relative_to(SOURCE)} imports {sorted(others - ROOMS[room])}, which {room} may not"
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_every_room_says_what_it_is_for(room):
+    assert (ast.get_docstring(ast.parse((SOURCE / room / "__init__.py").read_text())) or "").strip()
 
 
 def test_importing_needs_torch_numpy_and_safetensors_only():
@@ -89,6 +67,7 @@ def test_importing_needs_torch_numpy_and_safetensors_only():
         "import sys, torch, numpy, safetensors\n"
         "before = set(sys.modules)\n"
         "import gateon\n"
+        "[getattr(gateon, name) for name in gateon.__all__]\n"
         "new = {name.split('.')[0] for name in set(sys.modules) - before}\n"
         "own = {'gateon', 'torch', 'numpy', 'safetensors'} | sys.stdlib_module_names\n"
         "print(' '.join(new - own))\n"
@@ -101,3 +80,10 @@ def test_importing_needs_torch_numpy_and_safetensors_only():
 def test_every_public_name_is_documented():
     missing = [name for name in gateon.__all__ if not (getattr(gateon, name).__doc__ or "").strip()]
     assert not missing
+
+
+def test_public_names_are_imported_from_where_they_are():
+    assert {*gateon.WHERE, *gateon.MODULES} - {"hf"} == set(gateon.__all__)
+    assert set(gateon.__all__) <= set(dir(gateon))
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        gateon.nothing  # noqa: B018

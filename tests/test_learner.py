@@ -11,7 +11,7 @@ from torch import nn
 from transformers import BertConfig, BertForSequenceClassification
 
 import gateon
-from gateon.models import mlp
+from gateon.networks import mlp
 
 ADAM = partial(torch.optim.Adam, lr=5e-3)
 
@@ -156,6 +156,7 @@ def test_units_outside_a_context_are_not_moved_by_it(network, name):
     assert moved > 0
 
 
+@pytest.mark.numeric
 def test_gateon_forgets_less_than_finetuning():
     def forgetting(name):
         learner = made(lambda: mlp(8, (128, 128), 3), name)

@@ -9,21 +9,22 @@ import torch
 from torch import nn
 
 import gateon
-from gateon import checkpoint
-from gateon.contextual import show_context
-from gateon.layers import is_norm
-from gateon.methods.adapters import Adapter, HatAdapters, branch_ends
-from gateon.methods.bcl import BCL, AgreementRouting
-from gateon.methods.capsules import TaskCapsules, routed, squash
-from gateon.methods.ctr import CTR, TransferRouting
+import rounding
+from gateon.anatomy.contextual import show_context
+from gateon.anatomy.kinds import is_norm
+from gateon.anatomy.wiring import trace
+from gateon.learners.training import Outline
 from gateon.methods.ewc import EWC
-from gateon.methods.frozen import Frozen, encoder_of
+from gateon.methods.language.adapters import Adapter, HatAdapters, branch_ends
+from gateon.methods.language.bcl import BCL, AgreementRouting
+from gateon.methods.language.capsules import TaskCapsules, routed, squash
+from gateon.methods.language.ctr import CTR, TransferRouting
+from gateon.methods.language.frozen import Frozen, encoder_of
 from gateon.methods.named import ABOUT, LANGUAGE, named
 from gateon.methods.si import SI
-from gateon.models.heads import TaskHeads
-from gateon.models.text import text_classifier
-from gateon.training import Outline
-from gateon.wiring import trace
+from gateon.networks.heads import TaskHeads
+from gateon.networks.text import text_classifier
+from gateon.storage import checkpoint
 from tiny_language import tiny_model
 
 ADAPTERS = {
@@ -191,6 +192,7 @@ def test_what_expands_shared_knowledge_is_masked_too(made):
     assert all(torch.equal(a, layer.weight) for a, layer in zip(before, layers, strict=True))
 
 
+@pytest.mark.numeric
 def test_routing_coefficients_sum_to_one_and_agreement_raises_them():
     votes = torch.randn(5, 4, 3, 3, generator=torch.Generator().manual_seed(0))
     s, c = routed(votes, 3)
@@ -248,6 +250,7 @@ def test_decisions_are_zero_or_one_for_previous_tasks_and_learn_by_the_soft_choi
     assert routing.compared(routing.capsules(torch.randn(3, 6, 8)).flatten(-2))[0].tolist() == [[1.0]] * 3
 
 
+@pytest.mark.numeric
 def test_a_decision_of_zero_leaves_a_task_out():
     routing = TransferRouting(8, 3, 3, 5, (0, 0)).eval()
     show_context(routing, 1)
@@ -267,6 +270,7 @@ def test_a_decision_of_zero_leaves_a_task_out():
     assert changes([9.0, -9.0]) and not changes([-9.0, 9.0])
 
 
+@pytest.mark.numeric
 @pytest.mark.parametrize("name", ADAPTERS)
 def test_a_prediction_does_not_depend_on_how_far_a_text_was_padded(made, name):
     learner = learner_of(made, ADAPTERS[name]())
@@ -276,7 +280,7 @@ def test_a_prediction_does_not_depend_on_how_far_a_text_was_padded(made, name):
     x = texts(1)[0]
     longer = torch.cat([x, torch.randint(80, 120, (1, 7))])
     longer = torch.cat([longer, torch.cat([torch.zeros(6, 5, dtype=torch.long), torch.randint(80, 120, (1, 5))])], 1)
-    assert torch.allclose(learner.predict(x, context=1), learner.predict(longer, context=1)[:6], atol=1e-5)
+    rounding.assert_same(learner.predict(x, context=1), learner.predict(longer, context=1)[:6])
 
 
 def test_capsules_of_a_task_do_not_depend_on_how_many_there_are():
@@ -322,11 +326,12 @@ def test_it_learns_and_predicts_without_changing_anything(made, name):
     assert all(torch.equal(before[key], value) for key, value in learner.model.state_dict().items())
 
 
+@pytest.mark.numeric
 def test_fisher_information_of_a_transformer_is_that_of_single_samples(made):
     model = classifier(made, heads=0).eval()
     (x, y), p = texts(0, 3), dict(model.named_parameters())
     from gateon.methods.ewc import fisher
-    from gateon.methods.samples import gathered
+    from gateon.methods.shared.samples import gathered
 
     found = fisher(model, gathered([(x, y)], 0, torch.Generator()), "empirical", torch.Generator())
     names = ["head.weight", "encoder.encoder.layer.0.attention.self.query.weight", "encoder.embeddings.LayerNorm.weight"]
@@ -335,7 +340,7 @@ def test_fisher_information_of_a_transformer_is_that_of_single_samples(made):
         for row, label in zip(x, y, strict=True):
             log = model(row[None]).log_softmax(1)[0, label]
             expected += torch.autograd.grad(log, p[name])[0].square() / len(y)
-        assert torch.allclose(found[name], expected, rtol=1e-3, atol=1e-9), name
+        rounding.assert_same(found[name], expected, f"{name}: ")
 
 
 def test_names_of_the_command_line_give_these_methods():

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from gateon import metrics
+from gateon.runs import metrics
 
 NAN = math.nan
 unhurried = settings(deadline=None)  # a busy machine is no failure

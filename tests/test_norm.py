@@ -5,7 +5,9 @@ import torch
 from torch import nn
 
 import gateon
-from gateon.norm import ContextNorm, context_norms, kept_statistics
+from gateon.anatomy.norm import ContextNorm, context_norms, kept_statistics
+
+pytestmark = pytest.mark.numeric
 
 PLAIN = {
     2: (nn.BatchNorm1d, (6, 4)),

@@ -21,6 +21,9 @@ from reference import (
     parameter_relevance,
     unit_relevance,
 )
+from rounding import assert_same
+
+pytestmark = pytest.mark.numeric
 
 both_views = pytest.mark.parametrize("per", ["unit", "parameter"])
 RATE, EPSILON, LR = 0.2, 0.3, 0.1
@@ -89,12 +92,6 @@ def ones_like_availability(handle):
     return {k: torch.ones_like(A) for k, A in handle.availability.items()}
 
 
-def assert_close(one, other):
-    assert one.keys() == other.keys()
-    for key in one:
-        torch.testing.assert_close(one[key], other[key], rtol=1e-10, atol=1e-12, msg=lambda m, key=key: f"{key}: {m}")
-
-
 @both_views
 @pytest.mark.parametrize("floor", [0.0, 0.6])
 @pytest.mark.parametrize("apply", ["step", "switch"])
@@ -111,9 +108,9 @@ def test_steps_follow_the_equations_literally(per, apply, floor):
             applied = A
         learn(model, optimizer, n)
         A = literal_step(twin, its_gates, A, n, per, apply, applied, floor=floor)
-        assert_close(dict(model.named_parameters()), dict(twin.named_parameters()))
-        assert_close(handle.availability, A)
-        assert_close(handle.applied, A if apply == "step" else applied)
+        assert_same(dict(model.named_parameters()), dict(twin.named_parameters()))
+        assert_same(handle.availability, A)
+        assert_same(handle.applied, A if apply == "step" else applied)
     lowest = min(a.min().item() for a in A.values())
     assert lowest == floor if floor else lowest < 0.5
     assert handle.steps == 9
@@ -154,8 +151,8 @@ def test_gradient_scaling_multiplies_the_gradient_and_relevance_is_that_of_the_u
     for n in range(4):
         learn(model, optimizer, n)
         A = literal_step(twin, its_gates, A, n, per)
-        assert_close(handle.availability, A)
-    assert_close(dict(model.named_parameters()), dict(twin.named_parameters()))  # for plain descent both scalings are one
+        assert_same(handle.availability, A)
+    assert_same(dict(model.named_parameters()), dict(twin.named_parameters()))  # for plain descent both scalings are one
 
 
 def test_adam_undoes_gradient_scaling_but_not_update_scaling():
@@ -193,7 +190,7 @@ def test_measures_of_an_mlp_equal_literal_loops(measure):
     learn(model, handle.optimizers[0])
     for site, mu in zip("02", expected, strict=True):
         A = availability(torch.ones_like(mu), normalise(mu), RATE, 0.0)
-        torch.testing.assert_close(handle.availability[site], A, rtol=1e-10, atol=1e-12)
+        assert_same(handle.availability[site], A)
 
 
 def cnn():
@@ -236,7 +233,7 @@ def test_measures_of_a_convolutional_network_equal_literal_loops(measure):
     optimizer.step()
     for site, mu in (("0", mu1), ("2", mu2)):
         A = availability(torch.ones_like(mu), normalise(mu), RATE, 0.0)
-        torch.testing.assert_close(handle.availability[site], A, rtol=1e-10, atol=1e-12)
+        assert_same(handle.availability[site], A)
 
 
 # Options.
@@ -398,7 +395,7 @@ def test_follow_moves_to_another_optimizer_and_keeps_availability(per):
     kept = {k: A.clone() for k, A in handle.availability.items()}
     handle.follow(new)
     assert not old._optimizer_step_pre_hooks and not old._optimizer_step_post_hooks
-    assert_close(handle.availability, kept)
+    assert_same(handle.availability, kept)
     twin, its_gates = mlp()
     single = torch.optim.SGD(twin.parameters(), lr=LR)
     gateon.obstruct(single, its_gates, per=per, rate=RATE, apply="step")
@@ -431,7 +428,7 @@ def test_state_goes_round_and_learning_goes_on_alike(per, apply):
     learn(model, optimizer, 2)
     learn(model2, optimizer2, 2)
     assert all(torch.equal(p, q) for p, q in zip(model.parameters(), model2.parameters(), strict=True))
-    assert_close(handle.state_dict(), handle2.state_dict())
+    assert_same(handle.state_dict(), handle2.state_dict())
 
 
 def test_a_state_that_does_not_fit_changes_nothing():
@@ -444,7 +441,7 @@ def test_a_state_that_does_not_fit_changes_nothing():
     for state in (unknown, short, missing):
         with pytest.raises(ValueError, match="is missing, unknown or of another shape"):
             handle.load_state_dict(state)
-        assert_close(before, handle.state_dict())
+        assert_same(before, handle.state_dict())
 
 
 def test_saturation_counts_units_below_a_threshold():

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import gateon
-from gateon.models import mlp
+from gateon.networks import mlp
 
 
 def learner(per, prefer, units=200):

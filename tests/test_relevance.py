@@ -13,7 +13,10 @@ from torch import nn
 
 import gateon
 import reference
-from gateon import relevance
+from gateon.availability import relevance
+from rounding import assert_same
+
+pytestmark = pytest.mark.numeric
 
 double = torch.float64
 
@@ -91,7 +94,7 @@ def test_what_the_gates_gather_is_the_literal_relevance_of_each_sample():
     mu = observed(model, gates, lambda m: nn.functional.cross_entropy(m(x), y))
     for name, out in activity.items():
         literal = reference.normalise(reference.unit_relevance(out.grad[:, :, None], out.detach()[:, :, None]))
-        torch.testing.assert_close(mu[name], literal, atol=1e-9, rtol=1e-6)
+        assert_same(mu[name], literal)
         assert literal.count_nonzero() > 2
 
 
@@ -104,7 +107,7 @@ def test_convolutional_units_sum_over_positions_before_squaring():
     gates.gates["0"].register_forward_hook(lambda m, a, out: (out.retain_grad(), kept.append(out))[0])
     mu = observed(model, gates, lambda m: nn.functional.cross_entropy(m(x), y))
     literal = reference.unit_relevance(kept[0].grad.flatten(2), kept[0].detach().flatten(2))
-    torch.testing.assert_close(mu["0"], reference.normalise(literal), atol=1e-9, rtol=1e-6)
+    assert_same(mu["0"], reference.normalise(literal))
     per_position = (kept[0].grad * kept[0]).square().sum((0, 2, 3))
     assert not torch.allclose(mu["0"], relevance.normalise(per_position.detach()), rtol=1e-3), "the order matters here"
 
@@ -132,7 +135,7 @@ def test_one_context_per_sample_gathers_the_relevance_of_each_sample_in_its_own_
     gates.switch(contexts)
     together = observed(model, gates, lambda m: nn.functional.cross_entropy(m(x), y))
     for name, mu in alone.items():
-        torch.testing.assert_close(together[name], reference.normalise(mu), atol=1e-9, rtol=1e-6)
+        assert_same(together[name], reference.normalise(mu))
 
 
 @settings(max_examples=25, deadline=None)
@@ -149,8 +152,7 @@ def test_the_scale_of_the_loss_does_not_matter(scale, seed, per):
         optimizer.step()
         results.append(handle.availability)
         assert any((A < 1).any() for A in handle.availability.values())
-    for name, A in results[0].items():
-        torch.testing.assert_close(results[1][name], A, rtol=1e-9, atol=1e-12)
+    assert_same(results[1], results[0])
 
 
 @settings(max_examples=50, deadline=None)

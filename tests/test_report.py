@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from gateon.record import Record
 from gateon.report import terminal
 from gateon.report.figures import compare_figure
 from gateon.report.table import markdown, percent, summarise
+from gateon.runs.record import Record
 
 
 def a_record(accuracy, **changes):

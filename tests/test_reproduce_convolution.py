@@ -9,6 +9,7 @@ from gateon.reproduce.claims import TARGETS
 from gateon.reproduce.convolution_jobs import CONVOLUTION
 from gateon.reproduce.paper import CIFAR, CNN_FED, CNN_INFERRED, ROTATED, TABLE_CIFAR
 
+pytestmark = pytest.mark.usefixtures("few_digits")
 TINY = {"channels": (3, 4), "hidden": (6,), "steps": 2, "batch": 8, "tasks": 2}
 
 

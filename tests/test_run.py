@@ -17,15 +17,17 @@ import numpy as np
 import pytest
 import torch
 
-from gateon import Finetune, Learner, checkpoint, metrics, streams
-from gateon.batches import batches
-from gateon.compare import isolated_record, run_specification
-from gateon.folder import CheckpointWarning, checkpoints
+from gateon import Finetune, Learner, streams
 from gateon.methods.named import LANGUAGE
-from gateon.record import MACRO_F1, Record
-from gateon.run import Interrupted, Quiet, run
-from gateon.specification import METHODS as ALL_METHODS
-from gateon.specification import Specification
+from gateon.runs import metrics
+from gateon.runs.batches import batches
+from gateon.runs.compare import isolated_record, run_specification
+from gateon.runs.folder import CheckpointWarning, checkpoints
+from gateon.runs.record import MACRO_F1, Record
+from gateon.runs.run import Interrupted, Quiet, run
+from gateon.runs.specification import METHODS as ALL_METHODS
+from gateon.runs.specification import Specification
+from gateon.storage import checkpoint
 from gateon.streams import Split, Stream, Task
 
 METHODS = ("n-gateon", "p-gateon", "finetune", "isolated")
@@ -116,7 +118,7 @@ def test_the_record_on_disk_is_the_record_returned_and_has_all_the_schema_says(d
     of_both = [[row + [np.nan] * (3 - len(row)) for row in rows] for rows in (record.accuracy, record.macro_f1)]
     of_f1 = {MACRO_F1[name]: value for name, value in metrics.summary(of_both[1]).items()}
     assert content["summary"] == metrics.summary(of_both[0]) | of_f1
-    assert content["schema"] == 1 and content["specification"]["seed"] == 0 and len(content["data"]["sha256"]) == 64
+    assert content["schema"] == 2 and content["specification"]["seed"] == 0 and len(content["data"]["sha256"]) == 64
     assert record.tasks == ["task0", "task1", "task2"] and record.contexts == [0, 1, 2]
     assert [len(row) for row in record.accuracy] == [len(row) for row in record.macro_f1] == [1, 2, 3]
     assert all(task["train"] > 0 and task["evaluate"] > 0 for task in record.seconds)
@@ -315,17 +317,29 @@ def test_stopping_after_the_last_step_keeps_the_record_and_still_stops(data, tmp
     assert without_times(Record.load(tmp_path / "out" / "record.json")) == without_times(go(asked)[0])
 
 
-def test_a_second_ctrl_c_does_not_wait(data, tmp_path):
-    class Twice(Quiet):
+def test_quick_ctrl_cs_are_one_and_lose_nothing(data, tmp_path):
+    class Thrice(Quiet):
         def step(self, task, step, loss):
-            os.kill(os.getpid(), signal.SIGINT)
-            os.kill(os.getpid(), signal.SIGINT)
+            for _ in range(3):
+                os.kill(os.getpid(), signal.SIGINT)
 
     before = signal.getsignal(signal.SIGINT)  # a job in the background ignores it from the start
-    with pytest.raises(KeyboardInterrupt) as stopped:
-        go(specification(data), tmp_path / "out", Twice())
-    assert not isinstance(stopped.value, Interrupted)
+    with pytest.raises(Interrupted):
+        go(specification(data), tmp_path / "out", Thrice())
     assert signal.getsignal(signal.SIGINT) is before
+    assert checkpoints(tmp_path / "out")[0].name == "checkpoint-0000-000001.safetensors"
+
+
+def test_a_second_ctrl_c_that_comes_later_does_not_wait(data, tmp_path, monkeypatch):
+    class Later(Quiet):
+        def step(self, task, step, loss):
+            os.kill(os.getpid(), signal.SIGINT)
+            monkeypatch.setattr("gateon.runs.stopping.PATIENCE", -1.0)
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt) as stopped:
+        go(specification(data), tmp_path / "out", Later())
+    assert not isinstance(stopped.value, Interrupted)
 
 
 def test_whoever_watches_is_told_of_the_end_however_it_comes(data, tmp_path):

@@ -10,15 +10,16 @@ import numpy as np
 import pytest
 import torch
 
-from gateon import Learner, checkpoint
-from gateon.batches import batches, outline, steps_of
-from gateon.compare import run_specification
-from gateon.folder import checkpoints
-from gateon.record import MACRO_F1
+from gateon import Learner
 from gateon.report.table import markdown, summarise
 from gateon.report.terminal import heading
-from gateon.run import Interrupted, Quiet
-from gateon.specification import Specification
+from gateon.runs.batches import batches, outline, steps_of
+from gateon.runs.compare import run_specification
+from gateon.runs.folder import checkpoints
+from gateon.runs.record import MACRO_F1
+from gateon.runs.run import Interrupted, Quiet
+from gateon.runs.specification import Specification
+from gateon.storage import checkpoint
 from gateon.streams import Split
 
 ROWS = (50, 31, 80)

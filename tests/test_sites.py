@@ -4,9 +4,9 @@ import torch.nn.functional as F
 from torch import nn
 
 import gateon
-from gateon.layers import is_activation, is_layer, is_norm, rescales, spread, unit_dim, units_of
-from gateon.norm import ContextNorm
-from gateon.sites import find_sites, matching
+from gateon.anatomy.kinds import is_activation, is_layer, is_norm, rescales, spread, unit_dim, units_of
+from gateon.anatomy.norm import ContextNorm
+from gateon.anatomy.sites import find_sites, matching
 
 
 class Net(nn.Module):

@@ -9,16 +9,18 @@ import signal
 import pytest
 import torch
 
-from gateon import checkpoint, cli, metrics
-from gateon.compare import run_specification
-from gateon.folder import checkpoints
-from gateon.forecast import forecast
-from gateon.language import USUAL
+from gateon import cli
 from gateon.methods.named import LANGUAGE
-from gateon.models.heads import TaskHeads
-from gateon.record import Record
-from gateon.run import Interrupted, Quiet
-from gateon.specification import Specification
+from gateon.networks.heads import TaskHeads
+from gateon.runs import metrics
+from gateon.runs.compare import run_specification
+from gateon.runs.folder import checkpoints
+from gateon.runs.forecast import forecast
+from gateon.runs.language import USUAL
+from gateon.runs.record import Record
+from gateon.runs.run import Interrupted, Quiet
+from gateon.runs.specification import Specification
+from gateon.storage import checkpoint
 
 METHODS = (
     "n-gateon",
@@ -108,7 +110,7 @@ def test_measured_is_what_the_network_says_of_every_test_text(tmp_path):
     one = asked(tasks=1)
     stream = one.make_stream()
     learner = one.make_learner(stream)
-    from gateon.compare import learn
+    from gateon.runs.compare import learn
 
     record = learn(one, stream, learner, tmp_path / "out")
     test = stream.split(0, "test")

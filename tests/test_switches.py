@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateon.switches import compared
+from gateon.runs.switches import compared
 
 
 def test_all_found_at_once():

@@ -8,7 +8,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from gateon.training import Outline, WeightedLoss, optimizer_of, schedule_of, tell
+from gateon.learners.training import Outline, WeightedLoss, optimizer_of, schedule_of, tell
 
 
 def rates(schedule, steps, expect=None):

@@ -3,7 +3,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from gateon.wiring import trace
+from gateon.anatomy.wiring import trace
 
 
 class Branches(nn.Module):

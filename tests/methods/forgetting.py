@@ -8,7 +8,7 @@ import torch
 from method_tools import ADAM, digits, learner_of
 
 import gateon
-from gateon.models import mlp
+from gateon.networks import mlp
 
 
 def learn_digits(learner, steps=40):

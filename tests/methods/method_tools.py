@@ -8,8 +8,9 @@ import torch
 from torch import nn
 
 import gateon
-from gateon import checkpoint, streams
-from gateon.models import mlp
+from gateon import streams
+from gateon.networks import mlp
+from gateon.storage import checkpoint
 
 ADAM = partial(torch.optim.Adam, lr=5e-3)
 SGD = partial(torch.optim.SGD, lr=0.1)

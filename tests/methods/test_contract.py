@@ -15,15 +15,15 @@ from transformers import BertConfig, BertModel
 
 from gateon import Finetune, Method
 from gateon.methods.adahat import AdaHAT
-from gateon.methods.adapters import HatAdapters
-from gateon.methods.bcl import BCL
 from gateon.methods.both import Both
-from gateon.methods.ctr import CTR
 from gateon.methods.dendrites import Dendrites
 from gateon.methods.ewc import EWC
-from gateon.methods.frozen import Frozen
 from gateon.methods.hat import HAT
 from gateon.methods.joint import Joint
+from gateon.methods.language.adapters import HatAdapters
+from gateon.methods.language.bcl import BCL
+from gateon.methods.language.ctr import CTR
+from gateon.methods.language.frozen import Frozen
 from gateon.methods.lwf import LwF
 from gateon.methods.ogd import OGD
 from gateon.methods.replay import Replay

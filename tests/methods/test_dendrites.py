@@ -16,7 +16,9 @@ from gateon.methods.both import Both
 from gateon.methods.dendrites import Dendrites, DendriticUnits, Prototypes
 from gateon.methods.named import named
 from gateon.methods.si import SI
-from gateon.models import mlp
+from gateon.networks import mlp
+
+pytestmark = pytest.mark.numeric
 
 RAW = partial(Dendrites, mean=0.0, std=1.0, segments=4, on=0.25)
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import copy
 
+import pytest
 import torch
 from torch import nn
 
 import gateon
-from gateon.models import mlp, wide_resnet
-from gateon.models.heads import with_task_heads
+from gateon.networks import mlp, wide_resnet
+from gateon.networks.heads import with_task_heads
+
+pytestmark = pytest.mark.numeric
 
 
 def test_rescaled_weights_start_as_large_as_those_of_a_network_as_wide_as_the_sub_network():

@@ -14,9 +14,11 @@ from torch import nn
 import gateon
 from gateon.methods.adahat import AdaHAT
 from gateon.methods.hat import HAT
-from gateon.methods.scaled import scale_updates
-from gateon.models import mlp
-from gateon.models.heads import with_task_heads
+from gateon.methods.shared.scaled import scale_updates
+from gateon.networks import mlp
+from gateon.networks.heads import with_task_heads
+
+pytestmark = pytest.mark.numeric
 
 SGD = partial(torch.optim.SGD, lr=0.1)
 MOMENTUM = partial(torch.optim.SGD, lr=0.1, momentum=0.9, weight_decay=0.01)

@@ -13,6 +13,8 @@ from torch import nn
 
 from gateon.methods.lwf import LwF
 
+pytestmark = pytest.mark.numeric
+
 
 def distilled(student, teacher, T):
     """-sum_c q_c log p_c with q_c = y_c^(1/T) / sum y^(1/T), as printed."""

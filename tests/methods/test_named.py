@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch import nn
 
+from gateon.anatomy.norm import ContextNorm
 from gateon.methods.named import named
-from gateon.models import mlp
-from gateon.norm import ContextNorm
-from gateon.specification import Specification
+from gateon.networks import mlp
+from gateon.runs.specification import Specification
 
 
 def test_each_of_two_methods_takes_the_numbers_it_has():

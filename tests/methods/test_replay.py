@@ -16,7 +16,9 @@ from torch import nn
 
 from gateon.methods.joint import Joint
 from gateon.methods.replay import Replay
-from gateon.methods.samples import Memory, gathered
+from gateon.methods.shared.samples import Memory, gathered
+
+pytestmark = pytest.mark.numeric
 
 
 def filled(size, balance, labels, seed=0):

@@ -10,10 +10,12 @@ from forgetting import forgotten, forgotten_by_finetuning
 from method_tools import ADAM, end, learner_of, tiny_cnn, train
 from torch import nn
 
+from gateon.anatomy.norm import ContextNorm
 from gateon.methods.rmn import RMN, RelevanceMap
-from gateon.models import mlp
-from gateon.models.heads import with_task_heads
-from gateon.norm import ContextNorm
+from gateon.networks import mlp
+from gateon.networks.heads import with_task_heads
+
+pytestmark = pytest.mark.numeric
 
 MOMENTUM = partial(torch.optim.SGD, lr=0.1, momentum=0.9, weight_decay=0.01)
 

@@ -10,9 +10,12 @@ import torch.nn.functional as F
 from method_tools import ADAM, SGD, batch, end, forgets_less, learner_of, tiny_mlp, train
 from torch import nn
 
-from gateon.learner import Learner
-from gateon.methods.calls import trainable
+import rounding
+from gateon.learners.learner import Learner
+from gateon.methods.shared.calls import trainable
 from gateon.methods.si import SI
+
+pytestmark = pytest.mark.numeric
 
 
 def quadratic_learner(method, optimizer):
@@ -67,7 +70,7 @@ def test_the_path_of_a_network_is_that_of_a_literal_sum():
         for (name, p), g, then in zip(parameters.items(), gradients, before, strict=True):
             path[name] -= g * (p.detach() - then)
     for name, w in path.items():
-        torch.testing.assert_close(learner.method.path[name], w, rtol=1e-4, atol=1e-7)
+        rounding.assert_same(learner.method.path[name], w)
 
 
 def test_consolidation_is_the_published_formula():

@@ -11,9 +11,11 @@ from method_tools import ADAM, assert_same, batch, end, reloaded, train
 from torch import nn
 
 import gateon
-from gateon.models import mlp
-from gateon.models.heads import with_task_heads
-from gateon.zoo import Zoo
+from gateon.learners.zoo import Zoo
+from gateon.networks import mlp
+from gateon.networks.heads import with_task_heads
+
+pytestmark = pytest.mark.numeric
 
 
 def small():
@@ -48,7 +50,7 @@ def test_only_networks_that_saw_the_task_are_asked():
         probabilities = []
         for member in zoo._members:
             if task in member.tasks:
-                gateon.contextual.show_context(member.network, member.tasks.index(task))
+                gateon.anatomy.contextual.show_context(member.network, member.tasks.index(task))
                 probabilities.append(member.network.eval()(x).softmax(1))
         assert torch.allclose(predicted, torch.stack(probabilities).mean(0).log(), atol=1e-6)
     assert len({len(seen) for seen in zoo.rounds}) > 1

@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 
 from gateon import streams
-from gateon.record import Record
-from gateon.specification import Specification
-from gateon.streams import cifar_files, fetch, formats, own_files, sources
-from gateon.streams.pickled import read_pickled
+from gateon.runs.record import Record
+from gateon.runs.specification import Specification
+from gateon.streams.data import cifar_files, fetch, formats, own_files, sources
+from gateon.streams.data.pickled import read_pickled
 
 
 def nested_tuples(depth):
@@ -205,6 +205,6 @@ def test_a_record_of_any_depth_or_size_fails_cleanly(tmp_path, monkeypatch):
         path.write_text(text)
         with pytest.raises(ValueError, match="is no record of gateon"):
             Record.load(path)
-    monkeypatch.setattr("gateon.record.LARGEST", 10)
+    monkeypatch.setattr("gateon.runs.record.LARGEST", 10)
     with pytest.raises(ValueError, match="is no record of gateon"):
         Record.load(path)

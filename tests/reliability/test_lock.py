@@ -8,8 +8,8 @@ import socket
 
 import pytest
 
-from gateon import lock
-from gateon.lock import Owner, alone_in, owner_of
+from gateon.storage import lock
+from gateon.storage.lock import Owner, alone_in, owner_of
 
 GONE = {"pid": 4_000_000_000, "host": socket.gethostname(), "since": "2020-01-01", "born": None}
 

@@ -12,12 +12,13 @@ import numpy as np
 import pytest
 import torch
 
-from gateon import Learner, checkpoint, cli, streams
-from gateon.compare import run_specification
-from gateon.folder import checkpoints
-from gateon.record import Record
-from gateon.run import Interrupted, Quiet, run
-from gateon.specification import Specification
+from gateon import Learner, cli, streams
+from gateon.runs.compare import run_specification
+from gateon.runs.folder import checkpoints
+from gateon.runs.record import Record
+from gateon.runs.run import Interrupted, Quiet, run
+from gateon.runs.specification import Specification
+from gateon.storage import checkpoint
 
 SAMPLES = Path(__file__).parent.parent / "samples"
 ASKED = {"hidden": (4,), "steps": 4, "batch": 10, "threads": 1, "density": 0.75}
@@ -77,7 +78,7 @@ def without_times(out):
     return record
 
 
-@pytest.mark.parametrize(("number", "expected"), [(signal.SIGTERM, 75), (signal.SIGINT, 130)])
+@pytest.mark.parametrize(("number", "expected"), [(signal.SIGTERM, 75), (signal.SIGINT, 130), (signal.SIGHUP, 75)])
 def test_a_stopped_run_says_so_and_resume_goes_on_with_it(program, monkeypatch, number, expected):
     code, out, err = stopped("o", program, monkeypatch, number)
     assert (code, out) == (expected, "") and err == "\nStopped and saved. The same command goes on from there.\n"
@@ -163,7 +164,7 @@ def test_inspect_names_who_is_at_work(program, monkeypatch):
 
 
 def cli_lock(folder):
-    from gateon.lock import alone_in
+    from gateon.storage.lock import alone_in
 
     return alone_in(Path(folder))
 
@@ -171,9 +172,11 @@ def cli_lock(folder):
 # Older versions
 
 
-def test_records_of_schema_1_are_read():
-    record = Record.load(SAMPLES / "record-schema-1.json")
-    assert record.schema == 1 and record.tasks == ["task0", "task1", "task2"] and len(record.seconds) == 3
+@pytest.mark.parametrize("schema", [1, 2])
+def test_records_of_every_schema_are_read(schema):
+    record = Record.load(SAMPLES / f"record-schema-{schema}.json")
+    assert record.schema == schema and record.tasks == ["task0", "task1", "task2"] and len(record.seconds) == 3
+    assert [len(row) for row in record.accuracy] == [1, 2, 3]
     assert set(record.summary) >= {"immediate_accuracy", "continual_accuracy", "forgetting_rate", "final_accuracy"}
 
 
@@ -182,6 +185,7 @@ def test_records_of_schema_1_are_read():
     [
         ("checkpoint-schema-1.safetensors", "checkpoint.safetensors"),
         ("checkpoint-schema-2.safetensors", "checkpoint-0001-000002.safetensors"),
+        ("checkpoint-schema-3.safetensors", "checkpoint-0001-000002.safetensors"),
     ],
 )
 def test_runs_of_older_checkpoints_go_on(program, sample, name):

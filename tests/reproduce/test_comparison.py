@@ -14,8 +14,9 @@ from gateon.reproduce.comparison_jobs import KIN, OTHERS
 from gateon.reproduce.draw import cost
 from gateon.reproduce.job import Job, differences
 from gateon.reproduce.show import table
-from gateon.specification import Specification
+from gateon.runs.specification import Specification
 
+pytestmark = pytest.mark.usefixtures("few_digits")
 RECORD = Path(__file__).parents[2] / "results" / "search-methods" / "record.json"
 
 

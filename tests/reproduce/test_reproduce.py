@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 from dataclasses import replace
 from functools import partial
@@ -12,13 +11,12 @@ import pytest
 import torch
 
 from gateon import cli
-from gateon.record import Record
 from gateon.reproduce import JOBS, Row, cells, make, plan, read, reproduce, write_results_page, write_targets
 from gateon.reproduce.job import _made_of, differences, folder_of, settings
 from gateon.reproduce.measures import SERIES, peak_bytes, reset_peak
-from gateon.run import Interrupted, Quiet
-from gateon.specification import METHODS, Specification
-from gateon.streams import mnist_files, sources
+from gateon.runs.record import Record
+from gateon.runs.run import Interrupted, Quiet
+from gateon.runs.specification import METHODS, Specification
 
 # Those of texts and of colour images have tests of their own.
 DIGITS = {name: job for name, job in JOBS.items() if job.scales["cpu"].fields.get("data") == "mnist"}
@@ -26,12 +24,10 @@ TINY = {"hidden": (12, 12), "steps": 4, "batch": 20, "tasks": 3}
 
 
 @pytest.fixture(scope="module", autouse=True)
-def digits_read_once():
-    """The 5,000 digits are read for every run: here once."""
-    loaded = functools.cache(mnist_files.mnist_5k)
+def memory_as_it_is(few_digits):
+    """Looking through all objects before every run takes longer than a tiny run: what that does has a test of its own."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sources, "mnist_5k", loaded, raising=False)
-        patch.setattr(mnist_files, "mnist_5k", loaded)
+        patch.setattr(make, "reset_peak", lambda: None)
         yield
 
 
@@ -50,7 +46,7 @@ def make_tiny(job, root, **options):
 
 
 @pytest.fixture(scope="module")
-def everything(tmp_path_factory):
+def everything(tmp_path_factory, few_digits):
     root = tmp_path_factory.mktemp("everything")
     for job in DIGITS.values():
         rows = [row.label for row in job.rows if row.label in OWN] if any(row.label in OWN for row in job.rows) else []
@@ -206,7 +202,7 @@ def test_equal_runs_have_equal_places_whatever_was_left_to_the_preset(tmp_path):
 
 
 def test_a_changed_preset_is_another_run(tmp_path, monkeypatch):
-    from gateon import specification as module
+    from gateon.runs import specification as module
 
     asked = Specification("permuted-mnist")
     before, place = settings(asked), folder_of(asked, tmp_path)

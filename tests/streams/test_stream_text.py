@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from gateon import streams
-from gateon.streams import text_files, tokens
+from gateon.streams.data import text_files, tokens
 from tiny_language import tiny_model, tiny_tokenizer
 
 PRODUCTS = ["phone", "camera", "router"]

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from gateon import streams
-from gateon.streams import text_files
+from gateon.streams.data import text_files
 
 GOLDEN = {  # of the first task of order 0, at most 40 training texts, 32 tokens
     "asc": "8afbec4d2393a3e71d8969f4a16f3caff57cdb6cf18bdda4bdf5d66fbca96880",

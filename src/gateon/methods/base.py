@@ -8,6 +8,8 @@ from typing import Any
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from ..storage.states import ANYTHING, Grown
+
 __all__ = ["Adopt", "Method"]
 
 Adopt = Callable[[Optimizer], None]
@@ -19,6 +21,7 @@ class Method:
     name = "finetune"
     replay = False  # whether it needs stored data of past tasks
     label_at_test = False  # whether it needs to be told the task at prediction
+    served: object = None  # the learner it was given to last: what it remembers is of one network
 
     @property
     def needs_ends(self) -> bool:
@@ -42,6 +45,13 @@ class Method:
     def state_dict(self) -> dict[str, Any]:
         """Everything the method remembers outside the model, as tensors, numbers and strings."""
         return {}
+
+    def state_like(self, state: Any, model: Grown) -> Any:
+        """The template of a state that fits a model as it will be; see `gateon.storage.states`. By default anything does.
+
+        `state` is the one in question, which says how much there is of everything.
+        """
+        return {} if type(self).state_dict is Method.state_dict else ANYTHING
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take over what `state_dict` gave, after `prepare`."""

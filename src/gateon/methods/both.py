@@ -8,6 +8,7 @@ from typing import Any
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from ..storage.states import Grown
 from .base import Adopt, Method
 
 __all__ = ["Both"]
@@ -31,6 +32,15 @@ class Both(Method):
         self.name = f"{first.name}+{second.name}"
         self.replay = first.replay or second.replay
         self.label_at_test = first.label_at_test or second.label_at_test
+
+    @property
+    def served(self) -> object:
+        """The learner that has both of them, if one has."""
+        return self.first.served if self.first.served is self.second.served else None
+
+    @served.setter
+    def served(self, learner: object) -> None:
+        self.first.served = self.second.served = learner
 
     @property
     def needs_ends(self) -> bool:
@@ -71,6 +81,10 @@ class Both(Method):
     def state_dict(self) -> dict[str, Any]:
         """Both states."""
         return {"first": self.first.state_dict(), "second": self.second.state_dict()}
+
+    def state_like(self, state: Any, model: Grown) -> Any:
+        """Both."""
+        return {"first": self.first.state_like(state["first"], model), "second": self.second.state_like(state["second"], model)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take over both."""

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd
 from torch.optim import Optimizer
 
-from ..contextual import Contextual
-from ..sites import Site, find_sites
+from ..anatomy.contextual import Contextual
+from ..anatomy.sites import Site, find_sites
 from .base import Adopt, Method
 
 __all__ = ["Dendrites", "DendriticUnits", "Prototypes"]
@@ -84,9 +84,12 @@ class Prototypes(Contextual):
 
     def add_context(self) -> None:
         """One more, which has seen nothing yet."""
+        self._add_contexts(1)
+
+    def _add_contexts(self, count: int) -> None:
         for name in ("means", "counts", "over"):
             buffer = getattr(self, name)
-            setattr(self, name, torch.cat([buffer, torch.zeros_like(buffer[:1])]))
+            setattr(self, name, torch.cat([buffer, buffer.new_zeros(count, *buffer.shape[1:])]))
 
     def of_batch(self, x: Tensor) -> tuple[Tensor, Tensor | None]:
         """Context vectors for a batch (samples, inputs), and which of them is each sample's."""
@@ -108,8 +111,9 @@ class Prototypes(Contextual):
             self.pending = None
 
     def _load_from_state_dict(self, state: dict[str, Any], prefix: str, *rest: Any) -> None:
-        while self.contexts < len(state.get(prefix + "means", ())):
-            self.add_context()
+        saved = state.get(prefix + "means")
+        if saved is not None and saved.shape[1:] == self.means.shape[1:]:
+            self._add_contexts(max(0, len(saved) - self.contexts))
         super()._load_from_state_dict(state, prefix, *rest)
 
 

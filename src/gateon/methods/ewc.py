@@ -11,11 +11,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from ..storage.states import COUNT, NUMBER, Grown
 from .base import Adopt, Method
-from .calls import check_seed, check_strength, evaluating, outputs, trainable
-from .per_sample import check_single_samples, square_sums
-from .quadratic import check_fits, check_loaded, energy, pull
-from .samples import Memory, Samples, gathered, picked, seeded
+from .shared.calls import check_seed, check_strength, evaluating, outputs, trainable
+from .shared.per_sample import check_single_samples, square_sums
+from .shared.quadratic import check_fits, check_loaded, energy, pull
+from .shared.samples import Memory, Samples, gathered, picked, seeded
 
 __all__ = ["EWC", "fisher"]
 
@@ -124,6 +125,11 @@ class EWC(Method):
     def state_dict(self) -> dict[str, Any]:
         """Importances, centres, the constant and the number of tasks."""
         return {"importance": dict(self.importance), "centre": dict(self.centre), "spread": self.spread, "tasks": self.tasks}
+
+    def state_like(self, state: Any, model: Grown) -> Any:
+        """Importance and centre of the same parameters."""
+        kept = {name: model.parameters[name] for name in state["importance"]}
+        return {"importance": kept, "centre": kept, "spread": NUMBER, "tasks": COUNT}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take over what `state_dict` gave."""

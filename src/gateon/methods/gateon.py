@@ -10,13 +10,16 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from ..encoders import encoder_sites
-from ..gates import Gates, attach, gates_of
-from ..inherit import Heirs
-from ..layers import input_weights
-from ..observers import Relevance
-from ..obstruct import Obstruction, Rules, View
-from ..sites import Site
+from ..anatomy.encoders import encoder_sites
+from ..anatomy.kinds import input_weights
+from ..anatomy.sites import Site
+from ..availability.ledgers import Measure
+from ..availability.observers import Relevance
+from ..availability.obstruct import Obstruction, Rules, View
+from ..availability.rule import Rate
+from ..gating.gates import Gates, attach, gates_of
+from ..storage.states import Grown, availabilities_like, contexts_like
+from ..subnetwork.inherit import Heirs
 from .base import Adopt, Method
 
 __all__ = ["GateON", "first_rate", "gating_only", "obstruction_only", "preset"]
@@ -38,17 +41,17 @@ class GateON(Method):
         inherit: start every new context as a copy of the one learned before it, as far as parameters are available: see
             `gateon.inherit`.
         gate_penalty: lambda of the regulariser for the number of active units, see `penalty`.
-        encoder: gate a pretrained encoder like BERT at the places of the paper, see `gateon.encoders`; instead of `sites`.
+        encoder: gate a pretrained encoder like BERT at the places of the paper, see `gateon.anatomy.encoders`; instead of `sites`.
 
     >>> GateON(per="parameter").name
     'p-gateon'
     """
 
     per: View = "unit"
-    rate: float | Mapping[str, float] = 0.01
+    rate: Rate | Mapping[str, Rate] = 0.01
     epsilon: float = 0.5
     floor: float = 0.0
-    relevance: Relevance = "gradient"
+    relevance: Relevance | Measure = "gradient"
     apply: Literal["step", "switch"] = "switch"
     scale: Literal["update", "gradient"] = "update"
     first_rate: float | None = None
@@ -71,9 +74,11 @@ class GateON(Method):
     encoder: bool = False
     example: Any = field(default=None, repr=False)
     seed: int = 0
+    rule: Measure | None = field(default=None, repr=False)
 
     gates: Gates | None = field(default=None, init=False, repr=False, compare=False)
     handle: Obstruction | None = field(default=None, init=False, repr=False, compare=False)
+    heirs: Heirs | None = field(default=None, init=False, repr=False, compare=False)
 
     label_at_test = True  # the context whose gates are switched on; the learner may infer it while it learns
 
@@ -105,6 +110,7 @@ class GateON(Method):
             frozen,
             self.bias_apart,
             self.first_rate,
+            self.rule,
         )
         self.gates = attach(
             model,
@@ -131,7 +137,7 @@ class GateON(Method):
         if self.prefer:
             self.gates.prefers = self._prefers
         if self.inherit and self.gating:
-            Heirs(self.gates)  # after the obstruction: it copies by the availabilities that hold from the switch on
+            self.heirs = Heirs(self.gates)  # after the obstruction: it copies by the availabilities that hold from the switch on
         return self.handle.follow
 
     def penalty(self, model: nn.Module) -> Tensor | None:
@@ -154,13 +160,23 @@ class GateON(Method):
         return None if room is None else room**self.prefer
 
     def state_dict(self) -> dict[str, Any]:
-        """The availabilities; gates are in the model."""
-        return {} if self.handle is None else dict(self.handle.state_dict())
+        """The availabilities, and what new contexts will inherit from; gates are in the model."""
+        availabilities = {} if self.handle is None else self.handle.state_dict()
+        return availabilities | ({} if self.heirs is None else self.heirs.state_dict())
+
+    def state_like(self, state: Any, model: Grown) -> Any:
+        """Availabilities of the same units and parameters, and of those that came with new contexts."""
+        like = {} if self.handle is None else availabilities_like(self.handle.state_dict(), state, model)
+        if self.heirs is not None and "parents" in state:
+            like["parents"] = contexts_like(model, state["parents"])
+        return like
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take over availabilities."""
+        """Take over what `state_dict` gave."""
         if self.handle is not None:
-            self.handle.load_state_dict(state)
+            self.handle.load_state_dict({name: tensor for name, tensor in state.items() if name != "parents"})
+        if self.heirs is not None and "parents" in state:  # older states have none
+            self.heirs.load_state_dict(state)
 
 
 @torch.no_grad()

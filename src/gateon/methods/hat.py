@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.conv import _ConvTransposeNd
 from torch.optim import Optimizer
 
-from ..contextual import Contextual
-from ..layers import is_layer, spread
-from ..sites import Site, find_sites
+from ..anatomy.contextual import Contextual
+from ..anatomy.kinds import is_composite, is_layer, spread, spread_inputs
+from ..anatomy.sites import Site, find_sites
+from ..storage.states import COUNT, Grown
 from .base import Adopt, Method
-from .places import follow_norms, install
-from .scaled import scale_updates
+from .shared.places import follow_norms, install
+from .shared.scaled import scale_updates
 
 __all__ = ["HAT", "UnitMask"]
 
@@ -181,6 +181,10 @@ class HAT(Method):
         """How many tasks are over; masks are in the model."""
         return {"tasks": self.tasks}
 
+    def state_like(self, state: Any, model: Grown) -> Any:
+        """A count."""
+        return {"tasks": COUNT}
+
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take it over; what was derived from the masks is made anew."""
         self.tasks = state["tasks"]
@@ -198,7 +202,7 @@ class HAT(Method):
         made = None if mask is None else spread(owned.module, owned.name, getattr(mask, measure))
         smaller = parameter.new_full((1,), of_shared) if made is None else made
         if owned.source is not None:
-            smaller = torch.minimum(smaller, _spread_inputs(owned.module, parameter, getattr(self.masks[owned.source], measure)))
+            smaller = torch.minimum(smaller, spread_inputs(owned.module, parameter, getattr(self.masks[owned.source], measure)))
         return smaller.expand_as(parameter).contiguous()
 
     def _adopt(self, optimizer: Optimizer) -> None:
@@ -241,17 +245,10 @@ def owned_by(model: nn.Module, sites: list[Site]) -> list[_Owned]:
                 continue
             # `narrows`: no sum comes between the two, so that nothing but these units reaches the reader.
             sources = [s.name for s in sites if owner in s.readers and s.gated and s.narrows and is_layer(module)]
-            for name, parameter in module.named_parameters(recurse=isinstance(module, nn.MultiheadAttention)):
+            for name, parameter in module.named_parameters(recurse=is_composite(module)):
                 source = sources[0] if sources and parameter.dim() > 1 else None
                 found.append(_Owned(parameter, module, name, site.name, source))
     return found
-
-
-def _spread_inputs(module: nn.Module, weight: Tensor, values: Tensor) -> Tensor:
-    """One value per unit that is read, shaped to multiply the weight; behind a flattening a unit is read at several positions."""
-    axis = 0 if isinstance(module, _ConvTransposeNd) or type(module).__name__ == "Conv1D" else 1
-    values = values.repeat_interleave(weight.shape[axis] // len(values))
-    return values.view([-1 if d == axis else 1 for d in range(weight.dim())])
 
 
 def _clip_gradients(largest: float, optimizer: Optimizer, *_: Any) -> None:

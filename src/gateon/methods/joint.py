@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .replay import Replay
-from .samples import Balance
+from .shared.samples import Balance
 
 __all__ = ["Joint"]
 

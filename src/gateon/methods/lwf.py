@@ -11,9 +11,10 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.optim import Optimizer
 
+from ..storage.states import Grown, Whole
 from .base import Adopt, Method
-from .calls import LastBatch, check_strength, context_of, evaluating, outputs, showing
-from .quadratic import check_fits, check_loaded
+from .shared.calls import LastBatch, check_strength, context_of, evaluating, outputs, showing
+from .shared.quadratic import check_fits, check_loaded
 
 __all__ = ["LwF", "distillation"]
 
@@ -100,6 +101,13 @@ class LwF(Method):
     def state_dict(self) -> dict[str, Any]:
         """The network as it was, and the contexts it knew."""
         return {"teacher": dict(self.teacher), "contexts": list(self.contexts)}
+
+    def state_like(self, state: Any, model: Grown) -> Any:
+        """The network as it was: of contexts that came later it knew nothing."""
+        contexts = [Whole(0, model.context.high) for _ in state["contexts"]]
+        least = 1 + max((k for k in state["contexts"] if type(k) is int), default=0)
+        teacher = {name: model.earlier(name, least) for name in (model.state if state["teacher"] else ())}
+        return {"teacher": teacher, "contexts": contexts}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take over what `state_dict` gave."""

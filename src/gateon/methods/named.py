@@ -10,17 +10,17 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .adahat import AdaHAT
-from .adapters import HatAdapters
 from .base import Method
-from .bcl import BCL
 from .both import Both
-from .ctr import CTR
 from .dendrites import Dendrites
 from .ewc import EWC
 from .finetune import Finetune
-from .frozen import Frozen
 from .hat import HAT
 from .joint import Joint
+from .language.adapters import HatAdapters
+from .language.bcl import BCL
+from .language.ctr import CTR
+from .language.frozen import Frozen
 from .lwf import LwF
 from .ogd import OGD
 from .replay import Replay
@@ -93,7 +93,7 @@ LANGUAGE: tuple[MethodName, ...] = ("frozen", "hat-adapters", "bcl", "ctr", "lam
 
 
 class InIsolation(Method):
-    """What isolated networks do against forgetting: nothing; see `gateon.isolated`."""
+    """What isolated networks do against forgetting: nothing; see `gateon.learners.isolated`."""
 
     name = "isolated"
     label_at_test = True
@@ -104,7 +104,7 @@ class InIsolation(Method):
 
 
 class InZoo(Method):
-    """What the networks of a model zoo do against forgetting: nothing each; see `gateon.zoo`."""
+    """What the networks of a model zoo do against forgetting: nothing each; see `gateon.learners.zoo`."""
 
     name = "zoo"
     replay = True
@@ -112,7 +112,7 @@ class InZoo(Method):
 
 
 class InLamol(Method):
-    """What LAMOL does against forgetting: past tasks are learned again from texts the model writes; see `gateon.lamol`."""
+    """What LAMOL does against forgetting: past tasks are learned again from texts the model writes; see `gateon.learners.lamol`."""
 
     name = "lamol"
     replay = True  # of pseudo-samples: no data are stored
@@ -120,7 +120,7 @@ class InLamol(Method):
 
     def prepare(self, model: nn.Module) -> None:
         """A Learner would only fine-tune."""
-        raise ValueError("LAMOL learns with a learner of its own and a causal language model: use gateon.lamol.Lamol.")
+        raise ValueError("LAMOL learns with a learner of its own and a causal language model: use gateon.learners.lamol.Lamol.")
 
 
 def named(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,12 +12,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.optim import SGD, Optimizer
 
-from ..contextual import Contextual
+from ..anatomy.contextual import Contextual
+from ..storage.states import COUNT, Grown
 from .base import Adopt, Method
-from .calls import check_seed, evaluating, outputs, trainable
-from .per_sample import check_single_samples, gradient_rows
-from .quadratic import check_fits, check_loaded
-from .samples import Memory, gathered, seeded
+from .shared.calls import check_seed, evaluating, outputs, trainable
+from .shared.per_sample import check_single_samples, gradient_rows
+from .shared.quadratic import check_fits, check_loaded
+from .shared.samples import Memory, gathered, seeded
 
 __all__ = ["OGD", "extended"]
 
@@ -112,6 +114,14 @@ class OGD(Method):
     def state_dict(self) -> dict[str, Any]:
         """The basis and the parameters its rows are made of."""
         return {"basis": self.basis, "shapes": dict(self.shapes), "tasks": self.tasks}
+
+    def state_like(self, state: Any, model: Grown) -> Any:
+        """A row of the basis has a number for each parameter."""
+        shapes = {name: list(model.parameters[name].shape) for name in state["shapes"]}
+        width = sum(math.prod(shape) for shape in shapes.values())
+        like = next(iter(model.parameters.values()))
+        basis = None if state["basis"] is None else like.new_empty(len(state["basis"]), width)
+        return {"basis": basis, "shapes": shapes, "tasks": COUNT}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take over what `state_dict` gave."""

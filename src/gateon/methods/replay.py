@@ -11,9 +11,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from ..storage.states import COUNT, Grown
 from .base import Adopt, Method
-from .calls import LastBatch, check_seed, context_of, outputs, showing
-from .samples import Balance, Memory, gathered, joined, seeded
+from .shared.calls import LastBatch, check_seed, context_of, outputs, showing
+from .shared.samples import Balance, Memory, gathered, joined, seeded
 
 __all__ = ["Replay"]
 
@@ -111,6 +112,10 @@ class Replay(Method):
     def state_dict(self) -> dict[str, Any]:
         """The samples, and the numbers of tasks and steps."""
         return self.kept.state_dict() | {"tasks": self.tasks, "steps": self.steps}
+
+    def state_like(self, state: Any, model: Grown) -> Any:
+        """Samples, and counts."""
+        return self.kept.state_like(state, model) | {"tasks": COUNT, "steps": COUNT}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take over what `state_dict` gave."""

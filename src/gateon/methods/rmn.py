@@ -13,11 +13,12 @@ from torch.nn.modules.conv import _ConvNd
 from torch.nn.utils.parametrize import register_parametrization
 from torch.optim import Optimizer
 
-from ..contextual import Contextual
-from ..norm import context_norms
+from ..anatomy.contextual import Contextual
+from ..anatomy.norm import context_norms
+from ..storage.states import COUNT, Grown
 from .base import Adopt, Method
-from .places import follow_norms
-from .scaled import scale_updates
+from .shared.places import follow_norms
+from .shared.scaled import scale_updates
 
 __all__ = ["RMN", "RelevanceMap"]
 
@@ -189,6 +190,10 @@ class RMN(Method):
     def state_dict(self) -> dict[str, Any]:
         """How many tasks are over; maps are in the model."""
         return {"tasks": self.tasks}
+
+    def state_like(self, state: Any, model: Grown) -> Any:
+        """A count."""
+        return {"tasks": COUNT}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take it over; what was derived from the maps is made anew."""

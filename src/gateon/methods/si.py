@@ -11,10 +11,11 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from ..ledgers import blocks
+from ..availability.ledgers import blocks
+from ..storage.states import COUNT, Grown
 from .base import Adopt, Method
-from .calls import check_strength, trainable
-from .quadratic import check_fits, check_loaded, energy
+from .shared.calls import check_strength, trainable
+from .shared.quadratic import check_fits, check_loaded, energy
 
 __all__ = ["SI"]
 
@@ -128,6 +129,11 @@ class SI(Method):
     def state_dict(self) -> dict[str, Any]:
         """Importances, the path of the task at hand, anchors and the number of tasks."""
         return {"importance": dict(self.importance), "path": dict(self.path), "anchor": dict(self.anchor), "tasks": self.tasks}
+
+    def state_like(self, state: Any, model: Grown) -> Any:
+        """Importance, path and anchor of the same parameters."""
+        kept = {name: model.parameters[name] for name in state["path"]}
+        return {"importance": kept, "path": kept, "anchor": kept, "tasks": COUNT}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take over what `state_dict` gave."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import nn
 
-from ..gates import Gates, attach
+from ..gating.gates import Gates, attach
 from .base import Method
 
 __all__ = ["XdG"]

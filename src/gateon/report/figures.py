@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from ..record import Record
+from ..runs.record import Record
+from ..storage.checkpoint import whole_file
 
 __all__ = ["bars", "compare_figure", "lines", "matrices", "points"]
 
@@ -179,5 +180,7 @@ def _drawing(
         yield figure, axes.flatten(), written
         figure.tight_layout()
         for file in written:
-            figure.savefig(file, metadata={"Date": None} if file.suffix == ".svg" else None)
+            with whole_file(file) as aside:
+                kind = file.suffix.removeprefix(".")
+                figure.savefig(aside, format=kind, metadata={"Date": None} if kind == "svg" else None)
         plt.close(figure)

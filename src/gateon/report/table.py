@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import statistics
 from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
-from ..record import Record
+from ..runs.record import Record
+from ..storage.checkpoint import whole_file
+from ..storage.files import printable
 
-__all__ = ["COLUMNS", "markdown", "summarise"]
+__all__ = ["COLUMNS", "markdown", "percent", "summarise", "write_comparison"]
 
 COLUMNS = {
     "continual_accuracy": "continual",
@@ -44,9 +49,25 @@ def markdown(table: Mapping[str, Mapping[str, tuple[float, float]]], seeds: int)
     lines.append("|---" * (len(names) + 2) + "|")
     for method, row in table.items():
         cells = [percent(row.get(name), seeds) for name in names]
-        lines.append("| " + " | ".join([method, *cells, f"{row['seconds'][0]:.0f}"]) + " |")
+        lines.append("| " + " | ".join([printable(method).replace("|", "\\|"), *cells, f"{row['seconds'][0]:.0f}"]) + " |")
     spread = f"Percent, mean ± standard deviation of {seeds} seeds" if seeds > 1 else "Percent, one seed"
     return "\n".join([*lines, "", f"{spread}; seconds to train."])
+
+
+def write_comparison(records: Mapping[str, Sequence[Record]], asked: Mapping[str, Any], out: Path) -> None:
+    """The table of a comparison as compare.md and compare.json in a directory.
+
+    Args:
+        records: by method, one for every seed.
+        asked: the specification, as plain values.
+        out: the directory.
+    """
+    table, seeds = summarise(records), max(len(runs) for runs in records.values())
+    named = {method: {name: {"mean": m, "spread": s} for name, (m, s) in row.items()} for method, row in table.items()}
+    content = {"specification": asked, "seeds": seeds, "methods": named}
+    for name, text in {"compare.md": markdown(table, seeds), "compare.json": json.dumps(content, indent=1)}.items():
+        with whole_file(out / name) as aside:
+            aside.write_text(text + "\n", encoding="utf-8")
 
 
 def percent(value: tuple[float, float] | None, seeds: int) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from itertools import accumulate
 
 from rich.console import Console
@@ -13,7 +14,8 @@ from rich.progress import Progress as Bar
 from rich.table import Table
 from rich.text import Text
 
-from ..record import Record
+from ..runs.record import Record
+from ..storage.files import printable
 from .table import COLUMNS, percent
 
 __all__ = ["Lines", "Live", "matrix", "progress_for", "table"]
@@ -40,7 +42,7 @@ class Lines:
         left = (time.monotonic() - self.start) / max(done - self.at, 1) * (sum(self.steps) - done)
         loss = "" if self.loss is None else f"loss {self.loss:.3f}, "  # a run that goes on after a task's last step saw none
         print(
-            f"  task {task + 1}/{len(self.steps)} {name}: {loss}accuracy {100 * known[-1]:.2f}, "
+            f"  task {task + 1}/{len(self.steps)} {printable(name)}: {loss}accuracy {100 * known[-1]:.2f}, "
             f"mean of {len(known)} so far {100 * sum(known) / len(known):.2f}, "
             f"{seconds:.1f} s ({rate:.{0 if rate >= 10 else 1}f} steps/s), {left:.0f} s left",
             file=sys.stderr,
@@ -52,7 +54,7 @@ class Lines:
 
 
 class Live:
-    """A bar with rate and time left, within 80 columns."""
+    """A bar with rate and time left, within 80 columns; on a terminal that was closed it shows nothing, and the run goes on."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
@@ -61,11 +63,13 @@ class Live:
         """Show the bar."""
         self.steps, self.at, self.accuracy = steps, at, ""
         self.shown, self.begun = 0.0, time.monotonic()
-        self.console.print(heading(name, steps, at), markup=False, highlight=False, soft_wrap=True)
+        with suppress(OSError):
+            self.console.print(heading(name, steps, at), markup=False, highlight=False, soft_wrap=True)
         columns = (TextColumn("{task.description}", markup=False), BarColumn(bar_width=6), TimeRemainingColumn(compact=True))
         self.bar = Bar(*columns, console=self.console, transient=True)
         self.id = self.bar.add_task("task 1", total=sum(steps), completed=at)
-        self.bar.start()
+        with suppress(OSError):
+            self.bar.start()
 
     def step(self, task: int, step: int, loss: float) -> None:
         """Move it, a few times a second."""
@@ -75,7 +79,8 @@ class Live:
             rate = (done - self.at) / max(now - self.begun, 1e-9)
             place = f"task {task + 1}/{len(self.steps)}  step {step}/{self.steps[task]}"
             shown = f"{place}  loss {loss:.3f}{self.accuracy}  {rate:.{0 if rate >= 10 else 1}f}/s"
-            self.bar.update(self.id, completed=done, description=shown)
+            with suppress(OSError):
+                self.bar.update(self.id, completed=done, description=shown)
             self.shown = now
 
     def task(self, task: int, name: str, accuracies: list[float | None], seconds: float) -> None:
@@ -85,7 +90,8 @@ class Live:
 
     def end(self) -> None:
         """Take the bar away."""
-        self.bar.stop()
+        with suppress(OSError):
+            self.bar.stop()
 
 
 def heading(name: str, steps: Sequence[int], at: int) -> str:
@@ -99,7 +105,7 @@ def heading(name: str, steps: Sequence[int], at: int) -> str:
     least, most = min(steps), max(steps)
     begun = [start for start in accumulate(steps, initial=0) if start <= at]
     where = f", going on at task {len(begun)}, step {at - begun[-1]}" if at else ""
-    return f"{name}: {len(steps)} tasks of {least if least == most else f'{least} to {most}'} steps{where}"
+    return f"{printable(name)}: {len(steps)} tasks of {least if least == most else f'{least} to {most}'} steps{where}"
 
 
 def progress_for(console: Console) -> Lines | Live:
@@ -119,7 +125,7 @@ def matrix(record: Record, width: int = 80) -> Text:
           2  50  99
     """
     tasks = _some(len(record.accuracy), (width - 8) // 4)
-    text = Text(f"{record.name}\n", style="bold")
+    text = Text(f"{printable(record.name)}\n", style="bold")
     text.append("  after " + " ".join(f"{j + 1:3}" for j in tasks), style="default not bold")
     for k in tasks:
         text.append(f"\n  {k + 1:5}", style="default not bold")
@@ -152,7 +158,7 @@ def table(summary: Mapping[str, Mapping[str, tuple[float, float]]], seeds: int) 
         shown.add_column(title, justify="right")
     for method, row in summary.items():
         cells = [percent(row.get(name), seeds).replace(" ± ", "±") for name in names]
-        shown.add_row(method, *cells, f"{row['seconds'][0]:.0f}")
+        shown.add_row(Text(printable(method)), *cells, f"{row['seconds'][0]:.0f}")
     return shown
 
 

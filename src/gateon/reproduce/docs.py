@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ..checkpoint import whole_file
-from ..record import environment
+from ..runs.record import environment
+from ..storage.checkpoint import whole_file
 from .claims import CLAIMS, TARGETS, Claim
 from .findings import NOT_MEASURED, Found, found_in
 from .job import SCALES

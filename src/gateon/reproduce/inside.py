@@ -8,11 +8,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ..gates import gates_of
-from ..learner import Learner
+from ..gating.gates import gates_of
+from ..learners.learner import Learner
 from ..methods import GateON
-from ..run import Progress
-from ..specification import Specification
+from ..runs.run import Progress
+from ..runs.specification import Specification
 
 __all__ = ["selective_units"]
 

@@ -12,10 +12,10 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal
 
-from ..language import is_text
 from ..methods import GateON
-from ..run import Progress
-from ..specification import METHODS, Specification
+from ..runs.language import is_text
+from ..runs.run import Progress
+from ..runs.specification import METHODS, Specification
 from ..streams import Stream, Task
 from .paper import Numbers
 

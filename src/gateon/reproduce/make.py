@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from ..checkpoint import whole_file
-from ..compare import alone, learn
-from ..record import Record, environment
-from ..run import Progress
-from ..specification import METHODS, Specification
+from ..runs.compare import alone, learn
+from ..runs.record import Record, environment
+from ..runs.run import Progress
+from ..runs.specification import METHODS, Specification, check_seeds
+from ..storage.checkpoint import whole_file
 from .job import Cell, Fields, Job, Scale, cells, differences, folder_of, settings
 from .measures import INSIDE, SERIES, keep_inside, measures, reset_peak
 from .show import table
@@ -54,13 +54,12 @@ def reproduce(
         changes: fields of the specification that override all others.
         progress: makes who is told how a run goes.
     """
-    if seeds is not None and seeds < 1:
-        raise ValueError(f"seeds is a whole number of at least 1, not {seeds}.")
     folder, size = out / scale, job.scale(scale)
     wanted = cells(job, scale, rows=rows, columns=columns, streams=streams, changes=changes)
     failed: dict[tuple[str, str, str], str] = {}
+    count = _seeds(seeds, size.seeds)
     try:
-        for cell, specification in _each(wanted, seeds or size.seeds):
+        for cell, specification in _each(wanted, count):
             try:
                 _run(job, specification, folder, size, progress())
             except (FloatingPointError, MemoryError) as reason:  # a result too, and no reason to lose the others
@@ -85,7 +84,7 @@ def plan(
 ) -> list[tuple[Cell, Specification, bool]]:
     """The runs a job asks for: the place, what is run there, and whether it is finished."""
     wanted = cells(job, scale, rows=rows, columns=columns, streams=streams, changes=changes)
-    runs = _each(wanted, seeds or job.scale(scale).seeds)
+    runs = _each(wanted, _seeds(seeds, job.scale(scale).seeds))
     return [(cell, specification, _finished(job, specification, out / scale)) for cell, specification in runs]
 
 
@@ -98,6 +97,13 @@ def read(path: Path) -> dict[str, Any]:
     except (ValueError, KeyError, TypeError) as reason:
         raise ValueError(f"{path} is no record of gateon reproduce, or a damaged one: move it away.") from reason
     return dict(content)
+
+
+def _seeds(asked: int | None, usual: int) -> int:
+    """How many seeds there are; more than anybody waits for are refused."""
+    if asked is not None:
+        check_seeds(asked)
+    return asked or usual
 
 
 def _each(wanted: Sequence[Cell], seeds: int) -> Iterator[tuple[Cell, Specification]]:

@@ -14,15 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from .. import metrics
-from ..checkpoint import whole_file
-from ..gates import gates_of
-from ..learner import Learner
-from ..record import Record
-from ..run import AnyLearner
+from ..gating.gates import gates_of
+from ..learners.learner import Learner
+from ..learners.zoo import Zoo
+from ..runs import metrics
+from ..runs.record import Record
+from ..runs.run import AnyLearner
+from ..runs.switches import compared
+from ..storage.checkpoint import whole_file
 from ..streams import Stream
-from ..switches import compared
-from ..zoo import Zoo
 
 __all__ = ["INSIDE", "MEASURES", "SERIES", "keep_inside", "measures", "peak_bytes", "reset_peak", "state_bytes"]
 

@@ -5,15 +5,15 @@ from collections.abc import Callable
 from difflib import get_close_matches
 from typing import Any
 
-from . import sources
 from .base import PARTS, Part, Split, Stream, Task
 from .cifar import split_cifar10, split_cifar100
 from .compose import blurred, recurring
-from .images import augmented
+from .data import sources
+from .data.images import augmented
+from .data.tokens import by_length
 from .mnist import permuted_mnist, rotated_mnist, shuffled_mnist, split_mnist
 from .own import own
 from .text import asc, dsc, made_reviews, news20, text_lines
-from .tokens import by_length
 
 __all__ = [
     "PARTS",
@@ -70,7 +70,7 @@ def open(name: str, **options: Any) -> Stream:
     factory: Callable[..., Stream]
     if name.startswith("own:"):
         path = name.removeprefix("own:")
-        factory, known = (lambda **given: own(path, **given)), ["seed"]
+        factory, known = (lambda **given: own(path, **given)), list(inspect.signature(own).parameters)[1:]
     elif name.startswith("text:"):
         path = name.removeprefix("text:")
         factory, known = (lambda **given: text_lines(path, **given)), list(inspect.signature(text_lines).parameters)[1:]

@@ -11,9 +11,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from . import pixels, sources
+from . import pixels
 from .base import Stream, whole
-from .images import Data, Images, prepare, split_classes
+from .data import sources
+from .data.images import Data, Images, prepare, split_classes
 
 __all__ = ["split_cifar10", "split_cifar100"]
 

@@ -11,10 +11,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from . import pixels, sources
+from . import pixels
 from .base import Part, Split, Stream, whole
+from .data import sources
+from .data.images import Data, make_stream, prepare, split_classes
 from .draw import permutation, uniform
-from .images import Data, make_stream, prepare, split_classes
 
 __all__ = ["permuted_mnist", "rotated_mnist", "shuffled_mnist", "split_mnist"]
 

@@ -10,13 +10,15 @@ import torch
 from numpy.typing import NDArray
 
 from .base import PARTS, Part, Split, Stream, assemble, whole
+from .data.own_files import Layout, layout_of
 from .draw import permutation
-from .own_files import Layout, layout_of
 
 __all__ = ["own"]
 
+BLOCK = 4096  # rows looked at at once
 
-def own(path: Path | str, seed: int = 0) -> Stream:
+
+def own(path: Path | str, seed: int = 0, largest: int | None = None) -> Stream:
     """A stream from the user's own files.
 
     - a directory of arrays: `TASK.npz` with x_train, y_train, x_test, y_test (and x_validation, y_validation), or
@@ -32,6 +34,7 @@ def own(path: Path | str, seed: int = 0) -> Stream:
     Args:
         path: the directory or file.
         seed: draws what is held out.
+        largest: bytes that a part of a task, or a file of JSON lines, may take once unpacked; None for a gigabyte.
 
     >>> import tempfile
     >>> folder = Path(tempfile.mkdtemp())
@@ -43,19 +46,22 @@ def own(path: Path | str, seed: int = 0) -> Stream:
     (2, 2, (2,), 18, 2)
     """
     path, seed = Path(path).expanduser(), whole("seed", seed, least=0)
-    layout = layout_of(path, seed)
+    layout = layout_of(path, seed, largest)
 
     for name, parts in zip(layout.names, layout.parts, strict=True):
         if missing := {"train", "test"} - parts:
             raise ValueError(f"Task {name!r} in {path} has no {' and no '.join(sorted(missing))} part: every task needs both.")
 
-    def read(k: int, part: Part) -> Split:
-        return _checked(*layout.read(k, part), f"the {part} part of task {layout.names[k]!r} in {path}")
-
     def make_split(k: int, part: Part) -> Split:
-        if part == "test" or "validation" in layout.parts[k]:
-            return read(k, part)
-        return _held_out(read(k, "train"), part, k, seed)
+        held_out = part != "test" and "validation" not in layout.parts[k]
+        source: Part = "train" if held_out else part
+        at = f"the {source} part of task {layout.names[k]!r} in {path}"
+        x, y = layout.read(k, source)
+        _check(x, y, at)
+        if held_out:
+            rows = _held_out(len(y), part, k, seed)
+            x, y = x[rows], y[rows]  # what was read is let go here: there are never more than two copies
+        return _split(x, y)
 
     classes, shape, digest = _survey(layout, make_split, path)
     source = {"name": "own", "from": str(path), "sha256": digest, "licence": "the user's own", "embedded": False}
@@ -64,39 +70,47 @@ def own(path: Path | str, seed: int = 0) -> Stream:
         tasks=len(layout.names),
         classes=classes,
         shape=shape,
-        settings={"stream": f"own:{path}", "seed": seed},
+        settings={"stream": f"own:{path}", "seed": seed} | ({} if largest is None else {"largest": largest}),
         source=source,
         make=lambda k: assemble(layout.names[k], k, lambda part: make_split(k, part)),
         make_split=make_split,
     )
 
 
-def _held_out(train: Split, part: Part, k: int, seed: int) -> Split:
-    """The training data without a tenth, or that tenth."""
-    held = max(len(train) // 10, 1)
-    order = permutation(len(train), seed, "own validation", k)
-    rows = torch.from_numpy(np.sort(order[:held] if part == "validation" else order[held:]))
-    return Split(train.x[rows], train.y[rows])
+def _held_out(count: int, part: Part, k: int, seed: int) -> NDArray[np.int64]:
+    """Rows of the training data without a tenth, or of that tenth."""
+    held = max(count // 10, 1)
+    order = permutation(count, seed, "own validation", k)
+    return np.sort(order[:held] if part == "validation" else order[held:])
 
 
-def _checked(x: NDArray[Any], y: NDArray[Any], at: str) -> Split:
-    """Inputs and labels as tensors, or an error that says what is wrong with them and where."""
+def _check(x: NDArray[Any], y: NDArray[Any], at: str) -> None:
+    """Raise an error that says what is wrong with inputs and labels, and where."""
     if y.ndim != 1 or y.dtype.kind not in "biu" or (len(y) and not 0 <= y.min() <= y.max() < 1 << 31):
         raise ValueError(f"The labels in {at} must be one whole number from 0 up for each row.")
-    if len(x) != len(y) or not len(y):
-        raise ValueError(f"There must be as many inputs as labels, and some, in {at}: there are {len(x)} and {len(y)}.")
-    if x.ndim == 3:
-        x = x[:, None]
-    if x.ndim not in (2, 4) or x.dtype.kind not in "biuf":
+    if x.ndim == 0 or len(x) != len(y) or not len(y):
+        count = 0 if x.ndim == 0 else len(x)
+        raise ValueError(f"There must be as many inputs as labels, and some, in {at}: there are {count} and {len(y)}.")
+    if x.ndim not in (2, 3, 4) or x.dtype.kind not in "biuf":
         kinds = "numbers of shape (N, F), (N, H, W) or (N, C, H, W)"
         raise ValueError(f"The inputs in {at} must be {kinds}, not {x.dtype} of shape {x.shape}.")
+    if not x.size:
+        raise ValueError(f"The inputs in {at} have no numbers, their shape is {x.shape}: leave out what is empty.")
     if x.ndim == 4 and x.shape[3] in (1, 3, 4) and x.shape[1] not in (1, 3, 4):
         raise ValueError(f"The images in {at} have their channels last, {x.shape}: transpose them to (N, C, H, W).")
-    with np.errstate(over="ignore"):
-        values = np.divide(x, 255, dtype=np.float32) if x.dtype == np.uint8 else x.astype(np.float32)
-    if not np.isfinite(values).all():
-        row = int(np.flatnonzero(~np.isfinite(values.reshape(len(values), -1)).all(axis=1))[0])
-        raise ValueError(f"There is a NaN or an infinity in {at}, row {row}: remove or replace it.")
+    for start in range(0, len(x), BLOCK):
+        with np.errstate(over="ignore"):
+            finite = np.isfinite(x[start : start + BLOCK].astype(np.float32, copy=False)).reshape(len(x[start : start + BLOCK]), -1)
+        if not finite.all():
+            row = start + int(np.flatnonzero(~finite.all(axis=1))[0])
+            raise ValueError(f"There is a NaN or an infinity in {at}, row {row}: remove or replace it.")
+
+
+def _split(x: NDArray[Any], y: NDArray[Any]) -> Split:
+    """Inputs and labels as tensors."""
+    if x.ndim == 3:
+        x = x[:, None]
+    values = np.divide(x, 255, dtype=np.float32) if x.dtype == np.uint8 else np.ascontiguousarray(x, np.float32)
     return Split(torch.from_numpy(values), torch.from_numpy(y.astype(np.int64)))
 
 

@@ -12,15 +12,15 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from .. import pretrained
+from ..networks import pretrained
 from .base import PARTS, Part, Split, Stream, assemble, whole
-from .corpus import Corpus, Example
+from .data.corpus import Corpus, Example
+from .data.made import read_made
+from .data.store import where
+from .data.text_files import read_asc, read_dsc, read_news20
+from .data.tokens import tokens
 from .draw import permutation
-from .made import read_made
-from .store import where
-from .text_files import read_asc, read_dsc, read_news20
 from .text_own import read_lines
-from .tokens import tokens
 
 __all__ = ["asc", "dsc", "made_reviews", "news20", "text_lines"]
 
@@ -109,6 +109,7 @@ def text_lines(
     length: int = 128,
     limit: int | None = None,
     seed: int = 0,
+    largest: int | None = None,
 ) -> Stream:
     """The user's own texts: a file of JSON lines (also .gz, .xz, .bz2), one object a line.
 
@@ -121,6 +122,7 @@ def text_lines(
         path: the file.
         tasks, model, length, limit: as for `asc`.
         seed: draws what is held out, and what `limit` leaves.
+        largest: bytes the file may have once unpacked; None for a gigabyte.
 
     >>> text_lines("reviews.txt", limit=0)
     Traceback (most recent call last):
@@ -128,7 +130,17 @@ def text_lines(
     ValueError: limit must be a whole number of at least 1, not 0.
     """
     path = Path(path).expanduser()
-    return _stream(f"text:{path}", lambda: read_lines(path, seed), {}, tasks, None, model, length, limit, seed)
+    return _stream(
+        f"text:{path}",
+        lambda: read_lines(path, seed, largest),
+        {} if largest is None else {"largest": largest},
+        tasks,
+        None,
+        model,
+        length,
+        limit,
+        seed,
+    )
 
 
 def made_reviews(

@@ -7,16 +7,16 @@ from pathlib import Path
 from typing import Any
 
 from .base import PARTS, Part
-from .corpus import Corpus, Example, Parts, dealt
-from .formats import json_lines
-from .own_files import PART_NAMES
+from .data.corpus import Corpus, Example, Parts, dealt
+from .data.formats import json_lines
+from .data.own_files import PART_NAMES
 
 __all__ = ["read_lines"]
 
 _SURROGATE = re.compile("[\ud800-\udfff]")  # half a character, which JSON can write and no tokenizer can read
 
 
-def read_lines(path: Path, seed: int) -> Corpus:
+def read_lines(path: Path, seed: int, largest: int | None = None) -> Corpus:
     """The user's own texts: one object a line with text, label, and maybe second, task and split.
 
     Labels are whole numbers from 0 up, or names, which are numbered in their sorted order. Where no row of a task has a
@@ -30,7 +30,7 @@ def read_lines(path: Path, seed: int) -> Corpus:
     rows: dict[str, list[tuple[Part | None, Example]]] = {}
     labels: list[int | str] = []
     digest = sha256()
-    for number, row in enumerate(json_lines(path), 1):
+    for number, row in enumerate(json_lines(path, largest), 1):
         at = f"Row {number} of {path}"
         _check_row(row, at)
         task, split = row.get("task"), row.get("split")

@@ -1,0 +1,286 @@
+"""Kinds of layers: what gateon must know of a layer type, registered in one place.
+
+A *layer* makes units out of a weighted sum (Linear, convolutions, embeddings, attention); a *norm*
+rescales units it did not make. To teach gateon a new type, register a `Kind` for it:
+
+    @layer_kind(MyLinear)
+    class MyLinearKind(Kind):
+        narrows = True
+
+        def units(self, layer):
+            return layer.out_features
+
+`gateon.anatomy.layers` does so for the layers of torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from torch import Tensor, nn
+from torch.nn.utils.parametrize import is_parametrized
+
+from .adapters import INSIDE, base_layer, is_adapted
+
+__all__ = [
+    "Kind",
+    "has_computed_weight",
+    "input_weights",
+    "inputs_of",
+    "is_activation",
+    "is_composite",
+    "is_layer",
+    "is_norm",
+    "kind_of",
+    "layer_kind",
+    "narrows",
+    "own_parameters",
+    "rescales",
+    "resize",
+    "spread",
+    "spread_inputs",
+    "stem",
+    "unit_dim",
+    "units_of",
+]
+
+
+class Kind:
+    """One kind of layer. The defaults are those of a Linear: weight (units, inputs), bias (units).
+
+    Attributes:
+        makes_units: False for a norm, which rescales the units of another layer.
+        narrows: Whether any of its units and inputs can be left out of a sub-network.
+        unit_sizes: The attributes that hold the number of units.
+        input_sizes: The attributes that hold the number of inputs.
+    """
+
+    makes_units = True
+    narrows = False
+    unit_sizes: tuple[str, ...] = ("out_features",)
+    input_sizes: tuple[str, ...] = ("in_features",)
+
+    def units(self, layer: Any) -> int | None:
+        """The number of units; None if it is not known."""
+        return int(getattr(layer, self.unit_sizes[0]))
+
+    def dim(self, layer: Any) -> int:
+        """The dimension of the output that counts units, from the end where possible."""
+        return -1
+
+    def unit_axis(self, layer: Any, name: str) -> int | None:
+        """The dimension of a parameter that counts units; None if no single unit owns it.
+
+        Args:
+            layer: The layer.
+            name: "weight" or "bias", or what else the parameter is part of.
+        """
+        return 0
+
+    def input_axis(self, layer: Any) -> int:
+        """The dimension of the weight that counts inputs."""
+        return 1
+
+    def spread(self, layer: Any, name: str, values: Tensor) -> Tensor | None:
+        """One value per unit, shaped to multiply a parameter; see `spread`."""
+        parameter, axis = layer.get_parameter(name), self.unit_axis(layer, stem(name))
+        if axis is None or axis >= parameter.dim() or parameter.shape[axis] != len(values):
+            return None
+        return values.view([-1 if d == axis else 1 for d in range(parameter.dim())])
+
+
+REGISTERED: dict[type, Kind] = {}
+RECOGNISED: list[tuple[Callable[[nn.Module], bool], Kind]] = []
+
+
+def layer_kind(*types: type, where: Callable[[nn.Module], bool] | None = None) -> Callable[[type[Kind]], type[Kind]]:
+    """Register a `Kind` for layer types, or for modules that a function recognises.
+
+    Args:
+        types: The layer types; subclasses are of the same kind unless registered themselves.
+        where: For classes of libraries that may not be installed: recognises a module.
+    """
+
+    def register(kind: type[Kind]) -> type[Kind]:
+        REGISTERED.update(dict.fromkeys(types, kind()))
+        if where is not None:
+            RECOGNISED.append((where, kind()))
+        return kind
+
+    return register
+
+
+def kind_of(module: nn.Module | None) -> Kind | None:
+    """The kind of a layer or norm; None for any other module.
+
+    >>> kind_of(nn.ReLU()) is None, kind_of(nn.Conv2d(3, 8, 5)).narrows
+    (True, True)
+    """
+    if module is None:
+        return None
+    module = base_layer(module)
+    for base in type(module).__mro__:
+        if base in REGISTERED:
+            return REGISTERED[base]
+    return next((kind for matches, kind in RECOGNISED if matches(module)), None)
+
+
+def units_of(module: nn.Module) -> int | None:
+    """The number of units of a layer or norm; None for any other module.
+
+    >>> units_of(nn.Conv2d(3, 8, 5)), units_of(nn.Embedding(100, 16)), units_of(nn.ReLU())
+    (8, 16, None)
+    """
+    kind = kind_of(module)
+    return None if kind is None else kind.units(base_layer(module))
+
+
+def is_layer(module: nn.Module | None) -> bool:
+    """Whether the module makes units."""
+    kind = kind_of(module)
+    return kind is not None and kind.makes_units
+
+
+def is_norm(module: nn.Module | None) -> bool:
+    """Whether the module normalises units that another layer made."""
+    kind = kind_of(module)
+    return kind is not None and not kind.makes_units
+
+
+def is_activation(module: nn.Module | None) -> bool:
+    """Whether the module acts on each unit alone, like ReLU; Softmax and GLU mix units."""
+    if module is None or isinstance(module, nn.MultiheadAttention | nn.GLU):
+        return False
+    if "softm" in type(module).__name__.lower():
+        return False
+    return type(module).__module__ in {"torch.nn.modules.activation", "transformers.activations"}
+
+
+def unit_dim(module: nn.Module) -> int:
+    """The dimension of the module's output that counts units, from the end where possible.
+
+    >>> unit_dim(nn.Linear(3, 4)), unit_dim(nn.Conv2d(3, 8, 5)), unit_dim(nn.Conv1d(3, 8, 5))
+    (-1, -3, -2)
+    """
+    kind = kind_of(module)
+    return -1 if kind is None else kind.dim(base_layer(module))
+
+
+def inputs_of(module: nn.Module | None) -> int | None:
+    """The number of inputs of a layer; None if it is not known."""
+    kind = kind_of(module)
+    if kind is None or not kind.input_sizes or not kind.makes_units or module is None:
+        return None
+    size = getattr(base_layer(module), kind.input_sizes[0], None)
+    return size if isinstance(size, int) else None
+
+
+def narrows(module: nn.Module | None) -> bool:
+    """Whether any inputs and outputs of the layer can be left out of a sub-network."""
+    kind = kind_of(module)
+    if module is None or kind is None or is_adapted(module):
+        return False
+    # What is computed of one unit's weight may depend on the others'.
+    computed = has_computed_weight(module) or bool(module._forward_pre_hooks)
+    return kind.narrows and not computed and getattr(module, "groups", 1) == 1
+
+
+def rescales(norm: nn.Module, units: int, dim: int) -> bool:
+    """Whether a norm has the same units as a layer that makes them along dimension `dim`.
+
+    >>> rescales(nn.LayerNorm((5, 8)), 8, -1), rescales(nn.LayerNorm((8, 5, 5)), 8, -3)
+    (True, True)
+    >>> rescales(nn.LayerNorm(5), 8, -3)
+    False
+    """
+    shape = getattr(norm, "normalized_shape", None)
+    if shape is not None:
+        return len(shape) >= -dim and bool(shape[dim] == units)
+    return units_of(norm) in (None, units)
+
+
+def spread(module: nn.Module, name: str, values: Tensor) -> Tensor | None:
+    """One value per unit, shaped to multiply a parameter; None if no single unit owns it.
+
+    >>> import torch
+    >>> spread(nn.Conv2d(3, 8, 5), "weight", torch.ones(8)).shape
+    torch.Size([8, 1, 1, 1])
+    >>> spread(nn.Embedding(100, 16), "weight", torch.ones(16)).shape
+    torch.Size([1, 16])
+    """
+    if is_adapted(module):
+        inside: Any = module.base_layer
+        return spread(inside, name.removeprefix(INSIDE), values) if name.startswith(INSIDE) else None
+    if isinstance(module, nn.PReLU) and module.num_parameters == 1:
+        return None  # one slope for all units, however many are left
+    kind = kind_of(module) or (Kind() if is_activation(module) else None)
+    return None if kind is None else kind.spread(module, name, values)
+
+
+def input_weights(module: nn.Module) -> tuple[dict[str, nn.Parameter], int]:
+    """The weights by which a layer reads its inputs, and their dimension that counts these.
+
+    Output layers with one head per task have several.
+
+    >>> weights, axis = input_weights(nn.ConvTranspose2d(3, 8, 5))
+    >>> list(weights), axis
+    (['weight'], 0)
+    """
+    kind = kind_of(module)
+    own = module.named_parameters(recurse=False)
+    found = {name: p for name, p in own if stem(name) == "weight"}
+    return found, 1 if kind is None else kind.input_axis(module)
+
+
+def spread_inputs(module: nn.Module, weight: Tensor, values: Tensor) -> Tensor:
+    """One value per unit that is read, shaped to multiply the weight that reads it.
+
+    Behind a flattening a unit is read at several positions; in a grouped convolution each group of
+    outputs reads units of its own.
+    """
+    axis, groups = input_weights(module)[1], getattr(module, "groups", 1)
+    values = values.to(weight.dtype)
+    if axis == 1 and groups > 1:
+        blocks = values.view(groups, 1, -1).repeat_interleave(len(weight) // groups, 1).flatten(0, 1)
+        return blocks.view(*blocks.shape, *[1] * (weight.dim() - 2))
+    per_input = values.repeat_interleave(weight.shape[axis] // len(values))
+    return per_input.view([-1 if d == axis else 1 for d in range(weight.dim())])
+
+
+def resize(module: nn.Module, *, units: int | None = None, inputs: int | None = None) -> None:
+    """Tell a layer whose parameters were cut how many units and inputs it has now."""
+    kind = kind_of(module)
+    if kind is None:
+        return
+    sizes = (kind.unit_sizes, units), (kind.input_sizes, inputs)
+    for name, size in [(name, size) for names, size in sizes for name in names]:
+        if size is not None:
+            setattr(module, name, size)
+
+
+def own_parameters(module: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:
+    """A module's own parameters, including those of the modules it is composed of."""
+    for name, parameter in module.named_parameters(recurse=is_composite(module)):
+        if "context_gate" not in name:
+            yield name, parameter
+
+
+def is_composite(module: nn.Module) -> bool:
+    """Whether the module is one layer with modules inside: projections, adapters, parametrizations."""
+    attention = isinstance(module, nn.MultiheadAttention)
+    return attention or is_adapted(module) or is_parametrized(module)
+
+
+def has_computed_weight(module: nn.Module) -> bool:
+    """Whether the layer's weight is computed before every call, as under weight_norm or pruning."""
+    return is_parametrized(module) or any(name in module.__dict__ for name in ("weight", "bias"))
+
+
+def stem(name: str) -> str:
+    """The tensor that a parameter is part of.
+
+    >>> stem("weight_orig"), stem("weight_1"), stem("parametrizations.weight.original0")
+    ('weight', 'weight', 'weight')
+    """
+    return name.removeprefix("parametrizations.").split(".")[0].split("_")[0]

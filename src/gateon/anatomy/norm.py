@@ -1,0 +1,204 @@
+"""ContextNorm: normalisation statistics that are kept per context.
+
+Running statistics are no parameters: availability cannot protect them, and one shared set forgets for every context.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
+
+__all__ = ["ContextNorm", "UnitLength", "context_norms", "kept_statistics"]
+
+Statistics = Literal["context", "batch"]
+LARGEST_STATISTIC = 1 << 16  # numbers
+
+
+class ContextNorm(nn.Module):
+    """Batch normalisation with running statistics of its own for every context.
+
+    y = scale * (x - mean_k) / sqrt(var_k + eps) + shift. In training mean_k and var_k are the batch's and move the running ones of
+    context k; in evaluation they are the running ones of context k, so that one sample can be predicted alone.
+
+    Args:
+        num_features: units or channels, dimension 1 of the input.
+        contexts: how many contexts have statistics; `add_context` adds one, as `Gates.add_context` does.
+        statistics: "context" as above, or "batch": the batch's own, in evaluation too (predictions then depend on the batch).
+        affine: whether scale and shift are learned (shared by all contexts, and protected by availability like weights).
+
+    >>> norm = ContextNorm(4, contexts=2)
+    >>> _ = norm(torch.randn(8, 4) + 5)
+    >>> norm.running_mean.mean(1).abs() > 0.1
+    tensor([ True, False])
+    """
+
+    running_mean: Tensor
+    running_var: Tensor
+    start: Tensor
+
+    def __init__(
+        self,
+        num_features: int,
+        contexts: int = 1,
+        *,
+        eps: float = 1e-5,
+        momentum: float = 0.1,
+        affine: bool = True,
+        statistics: Statistics = "context",
+    ) -> None:
+        super().__init__()
+        if statistics not in ("context", "batch"):
+            raise ValueError(f'statistics is "context" or "batch", not {statistics!r}.')
+        if contexts < 1:
+            raise ValueError(f"contexts is at least 1, not {contexts}.")
+        self.num_features, self.eps, self.momentum, self.statistics = num_features, eps, momentum, statistics
+        self.weight = nn.Parameter(torch.ones(num_features)) if affine else None
+        self.bias = nn.Parameter(torch.zeros(num_features)) if affine else None
+        self.register_buffer("running_mean", torch.zeros(contexts, num_features))
+        self.register_buffer("running_var", torch.ones(contexts, num_features))
+        self.register_buffer("start", torch.stack([torch.zeros(num_features), torch.ones(num_features)]))  # of a new context
+        self.replaces: type[_BatchNorm] | None = None  # the class it took the place of
+        # A plain attribute: as a buffer it would be saved, and broadcast by data-parallel wrappers.
+        self.context = torch.zeros((), dtype=torch.long)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Normalise x, (batch, features, ...), with the statistics of the active context, or of each sample's own."""
+        if self.statistics == "batch":
+            return F.batch_norm(x, None, None, self.weight, self.bias, True, 0.0, self.eps)
+        if self.context.dim() == 0:
+            return self._normalise(x, self.context)
+        if len(self.context) != len(x):
+            raise ValueError(
+                f"{len(self.context)} contexts were given for a batch of {len(x)}: "
+                "switch to one context, or to one for each sample."
+            )
+        if not self.training:
+            return self._with_own_statistics(x)
+        contexts, samples = self.context.unique(return_counts=True)
+        if x[:1, :1].numel() == 1 and (samples == 1).any():
+            raise ValueError(
+                f"Context {int(contexts[samples == 1][0])} has a single sample in this batch, which has no variance: "
+                "give each context at least two, or eval()."
+            )
+        y = torch.empty_like(x)
+        for k in contexts:
+            rows = self.context == k
+            y[rows] = self._normalise(x[rows], k)
+        return y
+
+    def add_context(self) -> None:
+        """Statistics for one more context, as new, or as they were in the BatchNorm it took the place of."""
+        self.running_mean = torch.cat([self.running_mean, self.start[:1]])
+        self.running_var = torch.cat([self.running_var, self.start[1:]])
+
+    def extra_repr(self) -> str:
+        """Shown by print(model)."""
+        return f"{self.num_features}, contexts={len(self.running_mean)}, statistics={self.statistics!r}"
+
+    def _normalise(self, x: Tensor, k: Tensor) -> Tensor:
+        row = k.reshape(1)
+        mean, var = (
+            self.running_mean.index_select(0, row)[0],
+            self.running_var.index_select(0, row)[0],
+        )  # copies, which it moves
+        y = F.batch_norm(x, mean, var, self.weight, self.bias, self.training, self.momentum, self.eps)
+        if self.training:
+            self.running_mean.index_copy_(0, row, mean[None])
+            self.running_var.index_copy_(0, row, var[None])
+        return y
+
+    def _with_own_statistics(self, x: Tensor) -> Tensor:
+        shape = (x.shape[0], -1, *[1] * (x.dim() - 2))
+        mean, var = self.running_mean[self.context].view(shape), self.running_var[self.context].view(shape)
+        y = (x - mean) * torch.rsqrt(var + self.eps)
+        if self.weight is None or self.bias is None:
+            return y
+        per_unit = (1, -1, *[1] * (x.dim() - 2))
+        return y * self.weight.view(per_unit) + self.bias.view(per_unit)
+
+    def _apply(self, fn: Any, recurse: bool = True) -> ContextNorm:
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        self.context = self.context.to(self.running_mean.device)
+        return self
+
+    def _load_from_state_dict(self, state: dict[str, Any], prefix: str, *rest: Any) -> None:
+        saved = state.get(prefix + "running_mean")
+        if saved is not None and saved.shape[1:] == self.running_mean.shape[1:] and len(saved) > len(self.running_mean):
+            missing = len(saved) - len(self.running_mean)
+            self.running_mean = torch.cat([self.running_mean, self.start[:1].expand(missing, -1)])
+            self.running_var = torch.cat([self.running_var, self.start[1:].expand(missing, -1)])
+        super()._load_from_state_dict(state, prefix, *rest)
+
+
+class UnitLength(nn.Module):
+    """Activity scaled to length one over the units of each sample.
+
+    >>> UnitLength()(torch.tensor([[3.0, 4.0]]))
+    tensor([[0.6000, 0.8000]])
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x / |x|."""
+        return F.normalize(x, dim=1)
+
+
+def context_norms(model: nn.Module, contexts: int = 1, *, statistics: Statistics = "context") -> nn.Module:
+    """Put a ContextNorm in the place of every BatchNorm of the model, with its scale, shift and statistics; returns the model.
+
+    Call it before `gateon.attach` and before the optimizer is built.
+
+    >>> model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.ReLU())
+    >>> context_norms(model)[1]
+    ContextNorm(4, contexts=1, statistics='context')
+    """
+    if "context_gates" in model.__dict__:
+        raise ValueError("This model has gates already, and they would be lost with its norms: call context_norms before attach.")
+    if isinstance(model, _BatchNorm):
+        return _converted(model, contexts, statistics)
+    new = {norm: _converted(norm, contexts, statistics) for norm in model.modules() if isinstance(norm, _BatchNorm)}
+    for parent in list(model.modules()):
+        for name, child in parent._modules.items():
+            if isinstance(child, _BatchNorm):
+                setattr(parent, name, new[child])
+    return model
+
+
+def kept_statistics(model: nn.Module) -> Callable[[], None]:
+    """Remember the running statistics that the next forward pass may move; the result puts them back."""
+    kept: list[tuple[Tensor, Tensor | None, Tensor]] = []
+    for norm in model.modules():
+        if isinstance(norm, ContextNorm) and norm.statistics == "context":
+            rows = norm.context.reshape(-1)
+            kept += [(b, rows, b[rows]) for b in (norm.running_mean, norm.running_var)]
+        elif isinstance(norm, _NormBase) or (norm.training and not isinstance(norm, ContextNorm)):
+            # Also the estimates of spectral_norm and the like; large tables are constants.
+            own = norm.buffers(recurse=False)
+            kept += [(b, None, b.clone()) for b in own if b.numel() <= LARGEST_STATISTIC]
+
+    def restore() -> None:
+        for buffer, rows, values in kept:
+            buffer[... if rows is None else rows] = values
+
+    return restore
+
+
+def _converted(norm: _BatchNorm, contexts: int, statistics: Statistics) -> ContextNorm:
+    if norm.momentum is None:
+        raise ValueError("A BatchNorm with momentum=None averages over all of time; give it a momentum before converting it.")
+    if norm.running_mean is None:  # it never had statistics of its own and uses the batch's
+        statistics = "batch"
+    new = ContextNorm(norm.num_features, contexts, eps=norm.eps, momentum=norm.momentum, affine=norm.affine, statistics=statistics)
+    new.replaces = type(norm)
+    if norm.affine:
+        new.weight, new.bias = norm.weight, norm.bias  # the same objects: an optimizer that holds them still does
+    if norm.running_mean is not None and norm.running_var is not None:
+        new.running_mean = norm.running_mean.detach().repeat(contexts, 1)
+        new.running_var = norm.running_var.detach().repeat(contexts, 1)
+        new.start = torch.stack([norm.running_mean.detach(), norm.running_var.detach()])
+    new.train(norm.training)
+    return new

@@ -1,0 +1,229 @@
+"""Which call of a model feeds which: the order in which its layers are used, not the order in which they were declared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, fx, nn
+from torch.overrides import TorchFunctionMode
+
+from .kinds import is_composite
+
+__all__ = ["Call", "Wiring", "evaluating", "is_leaf", "outputs_on", "trace"]
+
+
+@dataclass
+class Call:
+    """One use of a module or of a function; `inputs` are the indices of the calls whose results it takes."""
+
+    name: str
+    module: nn.Module | None
+    inputs: tuple[int, ...]
+
+
+@dataclass
+class Wiring:
+    """Every call of one forward pass in order, and the calls whose results the model returns."""
+
+    calls: list[Call] = field(default_factory=list)
+    outputs: tuple[int, ...] = ()
+
+    def users(self, index: int) -> list[int]:
+        """The calls that take the result of call `index`."""
+        return [i for i, call in enumerate(self.calls) if index in call.inputs]
+
+    def cut_loose_ends(self) -> Wiring:
+        """Functions whose result reaches nothing, such as a look for NaN, take nothing: they read no units."""
+        used = set(self.outputs)
+        for i, call in reversed(list(enumerate(self.calls))):
+            if call.module is None and i not in used:
+                call.inputs = ()
+            used.update(call.inputs)
+        return self
+
+    def times(self, name: str) -> int:
+        """How often the module of that name is called."""
+        return sum(call.module is not None and call.name == name for call in self.calls)
+
+
+def trace(model: nn.Module, example: Any = None) -> Wiring:
+    """Follow one forward pass of the model.
+
+    Without an example the pass is symbolic (torch.fx) and needs no data; a model whose `forward` takes decisions on values cannot
+    be followed that way and needs an example: a tensor, a tuple of positional or a mapping of named arguments.
+
+    >>> [call.name for call in trace(nn.Sequential(nn.Linear(2, 3), nn.ReLU())).calls]
+    ['input', '0', '1']
+    """
+    if example is None:
+        try:
+            return _trace_symbolically(model)
+        except Exception as failure:
+            reason = failure
+        try:  # models of transformers carry an example of their input, though not always a fitting one
+            return _trace_by_running(model, model.dummy_inputs)
+        except Exception:
+            raise ValueError(
+                f"The order of the layers of {type(model).__name__} cannot be read without data "
+                f"({str(reason).splitlines()[0] if str(reason) else type(reason).__name__}): "
+                "pass example=, one batch of its input, or name the sites as a mapping."
+            ) from reason
+    return _trace_by_running(model, example)
+
+
+def is_leaf(module: nn.Module) -> bool:
+    """Whether the module counts as one call."""
+    return is_composite(module) or next(module.children(), None) is None
+
+
+class _Tracer(fx.Tracer):
+    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
+        return is_leaf(m)
+
+
+def _trace_symbolically(model: nn.Module) -> Wiring:
+    modules = dict(model.named_modules())
+    wiring = Wiring()
+    index: dict[fx.Node, int] = {}
+    for node in _Tracer().trace(model).nodes:
+        if node.op == "get_attr" or _is_shape(node, index):
+            continue
+        sources = tuple(index[n] for n in node.all_input_nodes if n in index)
+        if node.op == "output":
+            wiring.outputs = sources
+            continue
+        index[node] = len(wiring.calls)
+        module = modules[str(node.target)] if node.op == "call_module" else None
+        name = str(node.target) if module is not None else _label(node.target, node.args, node.kwargs)
+        wiring.calls.append(Call("input" if node.op == "placeholder" else name, module, sources))
+    return wiring.cut_loose_ends()
+
+
+def _is_shape(node: fx.Node, tensors: Mapping[fx.Node, int]) -> bool:
+    """Whether the node is a number read off a tensor, like x.size(0), or made of such numbers: it carries no units."""
+    if node.op == "call_method" and node.target in {"size", "dim", "numel", "ndimension"}:
+        return True
+    if node.op == "call_function" and node.target is getattr:
+        return node.args[1] in {"shape", "ndim", "device", "dtype"}
+    return node.op == "call_function" and bool(node.all_input_nodes) and not any(n in tensors for n in node.all_input_nodes)
+
+
+def _trace_by_running(model: nn.Module, example: Any) -> Wiring:
+    recorder = _Recorder()
+    with recorder.watching(model), evaluating(model), torch.enable_grad(), recorder:
+        # With gradients enabled torch's transformer layers take the path that calls their modules.
+        recorder.record("input", None, (), example)
+        recorder.finish(_call(model, example))
+    return recorder.wiring.cut_loose_ends()
+
+
+class _Recorder(TorchFunctionMode):
+    """Records calls while a model runs; tensors are known by identity and kept, so that no identity is used twice."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.wiring = Wiring()
+        self.maker: dict[int, int] = {}
+        self.kept: list[Tensor] = []
+        self.inside = 0
+
+    def record(self, name: str, module: nn.Module | None, taken: Any, made: Any) -> None:
+        results = list(_tensors(made))
+        if not results:
+            return
+        inputs = dict.fromkeys(self.maker[id(t)] for t in _tensors(taken) if id(t) in self.maker)
+        if module is None and not inputs and name != "input":
+            return  # a constant
+        for tensor in results:
+            self.maker[id(tensor)] = len(self.wiring.calls)
+            self.kept.append(tensor)
+        self.wiring.calls.append(Call(name, module, tuple(inputs)))
+
+    def finish(self, output: Any) -> None:
+        if isinstance(output, Mapping) and "logits" in output:
+            output = output["logits"]  # hidden states and caches are returned beside it, but are no heads
+        found = dict.fromkeys(self.maker[id(t)] for t in _tensors(output) if id(t) in self.maker)
+        self.wiring.outputs = tuple(found)
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if not self.inside:
+            self.record(_label(func, args, kwargs or {}), None, (args, kwargs), result)
+        return result
+
+    @contextmanager
+    def watching(self, model: nn.Module) -> Iterator[None]:
+        def enter(module: nn.Module, args: Any, kwargs: Any) -> None:
+            self.inside += 1
+
+        def leave_as(name: str) -> Callable[..., None]:
+            def leave(module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
+                self.inside -= 1
+                if not self.inside:
+                    self.record(name, module, (args, kwargs), output)
+
+            return leave
+
+        hooks = []
+        try:
+            for name, module in model.named_modules():
+                if is_leaf(module):
+                    hooks.append(module.register_forward_pre_hook(enter, with_kwargs=True))
+                    hooks.append(module.register_forward_hook(leave_as(name), with_kwargs=True))
+            yield
+        finally:
+            for hook in hooks:
+                hook.remove()
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Evaluation mode, so that no running statistic moves, and each module's own mode back afterwards."""
+    modes = {module: module.training for module in model.modules()}
+    state = torch.get_rng_state()
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, mode in modes.items():
+            module.training = mode
+        torch.set_rng_state(state)
+
+
+def _call(model: nn.Module, example: Any) -> Any:
+    if isinstance(example, Mapping):
+        return model(**example)
+    return model(*example) if isinstance(example, tuple | list) else model(example)
+
+
+@torch.no_grad()
+def outputs_on(model: nn.Module, example: Any) -> list[Tensor]:
+    """Every tensor a model returns for an example in evaluation; of models that return logits, those alone."""
+    with evaluating(model):
+        output = _call(model, example)
+    return list(_tensors(output["logits"] if isinstance(output, Mapping) and "logits" in output else output))
+
+
+def _tensors(value: Any) -> Iterator[Tensor]:
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, Mapping):
+        yield from _tensors(tuple(value.values()))
+    elif isinstance(value, tuple | list):
+        for item in value:
+            yield from _tensors(item)
+
+
+def _label(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
+    """One name for relu, relu_ and Tensor.relu, for +, __add__ and add; "flatten" for what leaves one dimension and the batch."""
+    name = str(getattr(function, "__name__", function)).strip("_")
+    if name == "flatten":
+        return name if (args[1] if len(args) > 1 else kwargs.get("start_dim", 0)) == 1 else "reshape"
+    if name in {"view", "reshape"}:
+        sizes = args[1] if len(args) > 1 and isinstance(args[1], tuple | list) else args[1:]
+        return ("flatten" if sizes[1] == -1 else "flatten_to_size") if len(sizes) == 2 else "reshape"
+    return name

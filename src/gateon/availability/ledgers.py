@@ -1,0 +1,207 @@
+"""Ledgers keep the books of availability: one for the units of a site, one for the parameters of a layer.
+
+Both measure a relevance, normalise it to mean one and move their availabilities by it; both tell each parameter by how much its
+update is to be scaled. `running` is A as it is integrated; `applied` is what scales updates: its state after the last step, or at
+the last switch. Gradients are read before the optimizer moves anything: some optimizers use them as scratch memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import Tensor, nn
+
+from ..anatomy.kinds import spread
+from ..anatomy.sites import Site
+from ..gating.units import at_least_float32
+from . import relevance
+from .observers import Observer
+from .rule import Rule
+
+__all__ = ["ParameterLedger", "UnitLedger", "blocks"]
+
+Measure = Callable[[Tensor, Tensor], Tensor]  # of a gradient and what it is the gradient of
+NOTHING = 1e-30  # a sum of relevances that cannot be normalised in float32: none of them tells anything
+BLOCK = 1 << 18  # elements: small enough for several operations in a row to stay in the cache
+
+
+class UnitLedger:
+    """The units of one site (n-GateON): all parameters of a unit share its availability."""
+
+    def __init__(self, site: Site, rule: Rule, *, at_once: bool, like: Tensor) -> None:
+        self.site, self.rule, self.at_once = site, rule, at_once
+        self.running = torch.ones(site.units, device=like.device, dtype=at_least_float32(like.dtype))
+        self.applied = self.running.clone()
+        self.plastic = True
+        self.whole = site.units  # of the layer, where this ledger keeps a part of it: the rest counts as zeros
+        self.advances = [0]  # how often A has moved since the last switch
+        self.observer: Observer | None = None
+        self.owned: dict[nn.Parameter, tuple[nn.Module, str]] = {}
+        self._views: dict[nn.Parameter, Tensor] = {}
+        self._mu: Tensor | None = None
+
+    def add(self, parameter: nn.Parameter, module: nn.Module, name: str) -> bool:
+        """Take the parameter on; False if it belongs to no single unit."""
+        if spread(module, name, self.applied) is None:
+            return False
+        self.owned[parameter] = (module, name)
+        return True
+
+    def scale_of(self, parameter: nn.Parameter) -> Tensor:
+        """What scales the parameter's update, shaped to multiply it."""
+        if parameter not in self._views:
+            shaped = spread(*self.owned[parameter], self.applied)
+            assert shaped is not None
+            if shaped.data_ptr() != self.applied.data_ptr():  # a copy, which will not follow
+                return shaped
+            self._views[parameter] = shaped
+        return self._views[parameter]
+
+    def is_plastic(self, parameter: nn.Parameter) -> bool:
+        """Whether nothing is scaled."""
+        return self.plastic
+
+    def measure(self) -> Tensor | None:
+        """The sum of mu over units in this step; None if nothing was observed."""
+        observed = None if self.observer is None else self.observer.take()
+        self._mu = None if self.rule.is_still else observed
+        return None if self._mu is None else self._mu.sum()
+
+    def advance(self, total: float) -> bool:
+        """Move A by the relevance of this step; whether there was any."""
+        observed, self._mu = self._mu, None
+        if observed is not None and total > NOTHING:
+            self.rule(self.running, observed, self.whole / total)
+            self.advances[0] += 1
+        return observed is not None
+
+    def stepped(self) -> None:
+        """The step is over: with apply="step" the next one uses the availability of now."""
+        if self.at_once:
+            self.applied.copy_(self.running)
+            self.plastic = False
+
+    def snapshot(self) -> None:
+        """From now on the running availability of this moment is applied."""
+        self.applied.copy_(self.running)
+        self.advances = [0]
+        self.mark_plastic()
+
+    def mark_plastic(self) -> None:
+        """Note whether anything is scaled at all."""
+        self.plastic = bool((self.applied == 1).all())
+
+    def entries(self) -> Iterator[tuple[str, Tensor, Tensor]]:
+        """(name, running, applied)."""
+        yield self.site.name, self.running, self.applied
+
+    def to(self, device: torch.device) -> None:
+        """Follow the model to another device."""
+        if self.running.device != device:
+            self.running, self.applied = self.running.to(device), self.applied.to(device)
+            self._views.clear()
+
+
+class ParameterLedger:
+    """The parameters of one layer (p-GateON), each with its own availability; weights and biases are normalised together."""
+
+    def __init__(self, site: Site, rule: Rule, *, at_once: bool, measure: Measure = relevance.parameter_gradient) -> None:
+        self.site, self.rule, self.at_once, self.mu_of = site, rule, at_once, measure
+        self.names: dict[nn.Parameter, str] = {}
+        self.running: dict[nn.Parameter, Tensor] = {}
+        self.applied: dict[nn.Parameter, Tensor] = {}
+        self.plastic: dict[nn.Parameter, bool] = {}
+        self._mu: dict[nn.Parameter, Tensor] = {}
+        self.whole: dict[nn.Parameter, int] = {}  # their sizes in the layer, where this ledger keeps a part of it
+        self.advances: list[int] = []  # how often the A of each parameter has moved since the last switch
+
+    def add(self, parameter: nn.Parameter, name: str) -> None:
+        """Take the parameter on under its name in the model."""
+        self.advances.append(0)
+        self.names[parameter] = name
+        self.whole[parameter] = parameter.numel()
+        self.running[parameter] = torch.ones_like(parameter, dtype=at_least_float32(parameter.dtype), requires_grad=False)
+        self.applied[parameter] = self.running[parameter].clone()
+        self.plastic[parameter] = True
+
+    def scale_of(self, parameter: nn.Parameter) -> Tensor:
+        """What scales the parameter's update."""
+        return self.applied[parameter]
+
+    def is_plastic(self, parameter: nn.Parameter) -> bool:
+        """Whether nothing is scaled."""
+        return self.plastic[parameter]
+
+    def measure(self) -> Tensor | None:
+        """The sum of mu = (gradient * parameter)^2 over the layer; None if it has no gradient."""
+        self._mu.clear()
+        moved = [p for p in self.names if p.grad is not None]
+        if not moved or self.rule.is_still:
+            return None
+        parts = []
+        for p in moved:
+            for g, theta in blocks(_dense(p), p):
+                mu = self.mu_of(g, theta)
+                parts.append(mu.sum())
+                if p.numel() <= BLOCK:  # what is small enough is kept for `advance`, what is not is cheaper to compute again
+                    self._mu[p] = mu
+        return parts[0] if len(parts) == 1 else torch.stack(parts).sum()
+
+    def advance(self, total: float) -> bool:
+        """Move A by the relevance of this step, block by block; whether there was any."""
+        if self.rule.is_still or not total > NOTHING:
+            return not self.rule.is_still
+        moved = [p for p in self.names if p.grad is not None]
+        per_mean = sum(self.whole[p] for p in moved) / total
+        self.advances = [count + (p.grad is not None) for p, count in zip(self.names, self.advances, strict=True)]
+        for p in moved:
+            if p in self._mu:
+                self.rule(self.running[p], self._mu[p], per_mean)
+                continue
+            for A, theta, gradient in blocks(self.running[p], p, _dense(p)):
+                self.rule(A, self.mu_of(gradient, theta), per_mean)
+        return True
+
+    def stepped(self) -> None:
+        """The step is over: with apply="step" the next one uses the availabilities of now."""
+        if self.at_once:
+            for parameter, A in self.running.items():
+                self.applied[parameter].copy_(A)
+                self.plastic[parameter] = False
+
+    def snapshot(self) -> None:
+        """From now on the running availabilities of this moment are applied."""
+        for parameter, A in self.running.items():
+            self.applied[parameter].copy_(A)
+        self.advances = [0] * len(self.names)
+        self.mark_plastic()
+
+    def mark_plastic(self) -> None:
+        """Note of each parameter whether it is scaled at all."""
+        for parameter, A in self.applied.items():
+            self.plastic[parameter] = bool((A == 1).all())
+
+    def entries(self) -> Iterator[tuple[str, Tensor, Tensor]]:
+        """(name, running, applied) of each parameter."""
+        for parameter, name in self.names.items():
+            yield name, self.running[parameter], self.applied[parameter]
+
+    def to(self, device: torch.device) -> None:
+        """Follow the model to another device."""
+        if next(iter(self.running.values())).device != device:
+            self.running = {p: A.to(device) for p, A in self.running.items()}
+            self.applied = {p: A.to(device) for p, A in self.applied.items()}
+
+
+def _dense(parameter: nn.Parameter) -> Tensor:
+    assert parameter.grad is not None
+    return parameter.grad.to_dense() if parameter.grad.is_sparse else parameter.grad
+
+
+def blocks(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
+    """The same pieces of equally shaped tensors."""
+    if tensors[0].numel() > BLOCK and all(t.is_contiguous() for t in tensors):
+        yield from zip(*(t.view(-1).split(BLOCK) for t in tensors), strict=True)
+    else:
+        yield tensors

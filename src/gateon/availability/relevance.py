@@ -1,0 +1,105 @@
+"""Relevance mu: how much the loss depends on a unit or a parameter. Pure functions; none needs a backward pass of its own."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+from torch.func import functional_call, vjp
+
+from ..anatomy.kinds import input_weights
+from ..gating.units import activity, contributions, over_positions, wide
+
+__all__ = [
+    "activity",
+    "contributions",
+    "next_layer_gated",
+    "normalise",
+    "outgoing",
+    "parameter_gradient",
+    "unit_gradient",
+]
+
+
+def unit_gradient(contribution: Tensor) -> Tensor:
+    """mu_i = (dL/dx_i x_i)^2, averaged over samples (eq. n-mu).
+
+    >>> import torch
+    >>> unit_gradient(torch.tensor([[1.0, 0.0], [3.0, 2.0]]))
+    tensor([5., 2.])
+    """
+    return contribution.square().mean(0)
+
+
+def parameter_gradient(gradient: Tensor, parameter: Tensor) -> Tensor:
+    """mu_theta = (dL/dtheta theta)^2 (eq. p-mu).
+
+    >>> import torch
+    >>> parameter_gradient(torch.tensor([1.0, 2.0]), torch.tensor([3.0, 0.5]))
+    tensor([9., 1.])
+    """
+    return (wide(gradient) * wide(parameter)).square_()
+
+
+def outgoing(reader: nn.Module, units: int) -> Tensor:
+    """The squared norm of the weights by which a layer reads each of its `units` inputs: sum_j w_ji^2 (eq. causallocal).
+
+    `next-layer` relevance is this times `activity`. A layer behind a flattening reads every unit at several positions.
+
+    >>> outgoing(nn.Linear(6, 4, bias=False), units=3).shape
+    torch.Size([3])
+    """
+    weight = getattr(reader, "active_weight", None)  # a layer with weights for every context reads by one of them
+    weight = reader.weight if weight is None else weight
+    assert isinstance(weight, Tensor)
+    squares = wide(weight.detach()).square()
+    if input_weights(reader)[1] == 0:  # (inputs, outputs, ...)
+        per_input = squares.flatten(1).sum(1)
+    elif getattr(reader, "groups", 1) > 1:  # group g reads only its own block of inputs
+        per_input = squares.unflatten(0, (reader.groups, -1)).flatten(3).sum((1, 3)).flatten()
+    else:
+        per_input = squares.transpose(0, 1).flatten(1).sum(1)
+    return per_input.view(units, -1).sum(1)
+
+
+def next_layer_gated(x: Tensor, reader: nn.Module, slope: Tensor, unit_dim: int = -1, batch_dim: int = 0) -> Tensor:
+    """mu_i = sum_j (g_j f'(a_j) w_ji x_i)^2 over samples: the first-order effect of unit i on the gated units of the next layer.
+
+    Args:
+        x: what the reader reads, the activity of this site.
+        reader: the next layer.
+        slope: g_j f'(a_j), shaped like the reader's output; norms count with slope one.
+    """
+    own = {name: p.detach() for name, p in reader.named_parameters() if "context_" not in name}  # the layer's, not its gates'
+    weights = {name: wide(p).square() * name.rpartition(".")[2].startswith("weight") for name, p in own.items()}
+    # The transposed layer with squared weights carries every output's squared slope back to the inputs it read.
+    transposed = vjp(lambda inputs: functional_call(reader, weights, (inputs,)), wide(x))[1]
+    (carried,) = transposed(wide(slope).square())
+    return over_positions(wide(x).square() * carried, unit_dim, batch_dim, mean=False).mean(0)
+
+
+class WithoutHooks(nn.Module):
+    """The layer as it is, whose gates and observers stay out of a pass that is none of the model's."""
+
+    def __init__(self, layer: nn.Module) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x: Tensor) -> Tensor:
+        """What the layer makes of x."""
+        made: Tensor = self.layer.forward(x)
+        return made
+
+
+def normalise(mu: Tensor, total: Tensor | float | None = None, count: int | None = None) -> Tensor:
+    """mu / mean(mu): mean one over the layer, so that the scale of the loss does not matter (eq. mujN).
+
+    Args:
+        mu: relevances of a layer, or of a part of one.
+        total: the sum over the whole layer, if mu is a part of it.
+        count: the number of units or parameters of the whole layer, if mu is a part of it.
+
+    >>> import torch
+    >>> normalise(torch.tensor([1.0, 3.0]))
+    tensor([0.5000, 1.5000])
+    """
+    total = mu.sum() if total is None else total
+    return mu * ((mu.numel() if count is None else count) / total)

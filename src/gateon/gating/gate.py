@@ -1,0 +1,218 @@
+"""The gate of one place: x = sigma(v_k) f(Wx), sigma(v) = tanh(max(v, 0)) (eq. multiplicative), and the relevance seen there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from ..anatomy.sites import Site
+from . import units
+
+__all__ = ["Gate", "Measure"]
+
+BLOCK = 1 << 18  # numbers: what fits in a cache
+Measure = Literal["gradient", "activity"] | Callable[[Tensor, Tensor], Tensor]
+
+
+class Gate(nn.Module):
+    """Multiplies the units of one place by the gains of the active context, and lets their relevance be observed.
+
+    Args:
+        site: the place it serves.
+        rows: v of the first contexts, (contexts, units); None for a place that is observed but not gated.
+        power: gain = sigma(v) ** power; 1 in the paper, 2 in the released code.
+        around_one: sigma(v) = 1 + tanh(v) instead, which is exactly 1 at v = 0 and has a slope there: for pretrained networks.
+        steepness: v is multiplied by it first, so that gates can learn faster than the weights of the same optimizer.
+        batch_dim: which dimension of the activity counts samples.
+        silences: the gates, one at most, whose closed units are silent here too, behind a norm that may make something of nothing.
+    """
+
+    def __init__(
+        self,
+        site: Site,
+        rows: Tensor | None,
+        power: int = 1,
+        batch_dim: int = 0,
+        *,
+        around_one: bool = False,
+        steepness: float = 1.0,
+        silences: tuple[Gate, ...] = (),
+    ) -> None:
+        super().__init__()
+        self.silences = silences  # in a tuple, which registers no submodule
+        self.site, self.power, self.batch_dim, self.around_one, self.steepness = site, power, batch_dim, around_one, steepness
+        self.weight = None if rows is None else nn.Parameter(rows)
+        self.off = False
+        self.fired = False
+        # Plain attributes, not buffers: buffers would be saved, and broadcast by data-parallel wrappers.
+        self.context = torch.zeros(1, dtype=torch.long)
+        self.tap: Tensor | None = None
+        self.measure: Measure = "gradient"
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x times the active gains."""
+        if not torch.compiler.is_compiling() and not self.fired:
+            self.fired = True
+        units, dim = self.site.units, self.site.dim
+        if self.site.in_front and x.shape[dim] != units:  # the reader sees every unit at several positions, flattened
+            return self._apply_gains(x.unflatten(dim, (units, -1)), dim - 1).flatten(dim - 1)
+        return self._apply_gains(x, dim)
+
+    def gain(self, context: Tensor | None = None) -> Tensor:
+        """sigma(v_k) ** power of one context or of several, (contexts, units)."""
+        assert self.weight is not None
+        rows = self.context if context is None else context.to(self.weight.device)
+        # One of one row, as in every sub-network, needs no selecting.
+        v = self.weight if self.weight.shape[0] == rows.shape[0] == 1 else self.weight.index_select(0, rows)
+        if self.steepness != 1:
+            v = v * self.steepness
+        sigma = 1 + torch.tanh(v) if self.around_one else torch.tanh(torch.relu(v))
+        return sigma if self.power == 1 else sigma**self.power
+
+    def gain_like(self, x: Tensor, dim: int | None = None) -> Tensor:
+        """The active gains, shaped to multiply an activity x whose units are along `dim`."""
+        dim, batch = (self.site.dim if dim is None else dim) % x.dim(), self.batch_dim % x.dim()
+        gain = self.gain()
+        gain, rows = gain if gain.dtype == x.dtype else gain.to(x.dtype), gain.shape[0]
+        if rows == dim == x.dim() - 1 == 1:  # has its shape already
+            return gain
+        if rows not in (1, x.shape[batch]) or (rows > 1 and batch == dim):
+            raise ValueError(
+                f"{rows} contexts were given for a batch of {x.shape[batch]} at site {self.site.name!r}: "
+                "switch to one context, or to one for each sample."
+            )
+        shape = [1] * x.dim()
+        if rows > 1:
+            shape[batch] = rows
+            gain = gain if batch < dim else gain.T
+        shape[dim] = self.site.units
+        return gain.reshape(shape)
+
+    def observe(self, measure: Measure, tap: Tensor) -> None:
+        """Start observing: from now on every backward pass adds the sum over samples of mu to the gradient of `tap`, (units,)."""
+        self.measure, self.tap = measure, tap
+
+    def stop_observing(self) -> None:
+        """Gather no relevance any more."""
+        self.tap = None
+
+    def _apply_gains(self, x: Tensor, dim: int) -> Tensor:
+        dim, batch = dim % x.dim(), self.batch_dim % x.dim()
+        if x.shape[dim] != self.site.units:
+            raise ValueError(
+                f"Site {self.site.name!r} has {self.site.units} units; dimension {dim} of its activity {tuple(x.shape)} has not: "
+                "name the site with the layers that make these units."
+            )
+        for gate in self.silences:
+            x = x if gate.off else x * (gate.gain_like(x, dim) > 0)
+        gain = None if self.weight is None or self.off else self.gain_like(x, dim)
+        unobserved = self.tap is None and (gain is None or _is_plain(x))
+        if not torch.is_grad_enabled() or unobserved or _is_transformed():
+            return x if gain is None else x * gain
+        if self.tap is not None and self.tap.device != x.device:
+            self.tap.data = self.tap.data.to(x.device)
+        if gain is None:
+            gain = x.new_ones([1] * x.dim())
+        product: Tensor = _ObservedProduct.apply(  # type: ignore[no-untyped-call]
+            x, gain, self.tap, self.measure, dim, batch
+        )
+        return product
+
+    def _apply(self, fn: Any, recurse: bool = True) -> Gate:
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        if self.weight is not None:
+            self.context = self.context.to(self.weight.device)
+            if self.tap is not None:
+                self.tap.data = self.tap.data.to(self.weight.device)
+        return self
+
+    def _load_from_state_dict(self, state: dict[str, Any], prefix: str, *rest: Any) -> None:
+        saved = state.get(prefix + "weight")
+        if self.weight is not None and saved is not None and saved.shape[1:] == self.weight.shape[1:]:
+            missing = len(saved) - len(self.weight)
+            if missing > 0:  # a checkpoint with more contexts than this model was given yet
+                self.weight.data = torch.cat([self.weight.data, self.weight.data.new_zeros(missing, self.site.units)])
+                self.weight.grad = None  # of the old shape
+        super()._load_from_state_dict(state, prefix, *rest)
+
+    def extra_repr(self) -> str:
+        """Shown by print(model)."""
+        return f"units={self.site.units}" + ("" if self.weight is None else f", contexts={len(self.weight)}")
+
+
+class _ObservedProduct(torch.autograd.Function):
+    """x * gain, whose backward pass also yields sum over samples of the relevance, as the gradient of `tap`.
+
+    As a gradient it comes out of the one backward pass, adds up over micro-batches, and survives torch.compile.
+    """
+
+    # No setup_context: with one, torch inspects the signature anew at every call, which small networks notice.
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, gain: Tensor, tap: Tensor | None, measure: Measure, dim: int, batch: int) -> Tensor:
+        ctx.measure, ctx.dim, ctx.batch = measure, dim, batch
+        ctx.save_for_backward(x, gain)
+        return x * gain
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        x, gain = ctx.saved_tensors
+        dim, batch = ctx.dim, ctx.batch
+        to_x = gradient * gain if ctx.needs_input_grad[0] else None
+        rows = _as_rows(gain, dim, batch)
+        # dL/dg_i per sample; times the gain it is the unit's contribution dL/dx_i x_i of the gated activity.
+        if rows.shape[0] == 1:
+            sums, squares = [], []
+            for g, h in _few_samples(gradient, x, dim, batch):
+                per_gain = units.contributions(g, h, dim, batch)
+                sums.append(per_gain.sum(0))
+                if ctx.needs_input_grad[2]:
+                    squares.append(per_gain.square_().sum(0))
+            to_gain = _total(sums)
+            observed = _total(squares) * rows[0].square() if squares else None
+        else:
+            to_gain = units.contributions(gradient, x, dim, batch)
+            observed = (to_gain * rows).square().sum(0)
+            to_gain = to_gain if batch < dim else to_gain.T
+        if callable(ctx.measure) and ctx.needs_input_grad[2]:
+            samples = (units.as_samples(part, dim, batch) for part in (gradient, x * gain))
+            observed = ctx.measure(*samples)
+        elif ctx.measure == "activity" and ctx.needs_input_grad[2]:
+            observed = units.activity(x * gain, dim, batch) * (1 if batch == dim else x.shape[batch])
+        grad_gain = to_gain.reshape(gain.shape).to(gain.dtype) if ctx.needs_input_grad[1] else None
+        return to_x, grad_gain, observed if ctx.needs_input_grad[2] else None, None, None, None
+
+
+def _is_plain(x: Tensor) -> bool:
+    """Whether autograd's own product does as well: half precision would round every term of the sum over samples."""
+    return x.dtype not in units.HALF and _in_one_piece(x)
+
+
+def _is_transformed() -> bool:
+    """Whether torch.func differentiates: its gradients go to its caller, and nothing is learned from them."""
+    return not torch.compiler.is_compiling() and torch._C._are_functorch_transforms_active()
+
+
+def _in_one_piece(x: Tensor) -> bool:
+    return torch.compiler.is_compiling() or x.numel() <= BLOCK
+
+
+def _few_samples(gradient: Tensor, x: Tensor, dim: int, batch: int) -> Iterator[tuple[Tensor, Tensor]]:
+    """Some samples at a time: their product then stays in the cache, and no memory of the size of the activity is asked for."""
+    if batch == dim or _in_one_piece(x):
+        return iter([(gradient, x)])
+    some = max(1, BLOCK * x.shape[batch] // x.numel())
+    return zip(gradient.split(some, batch), x.split(some, batch), strict=True)
+
+
+def _total(parts: list[Tensor]) -> Tensor:
+    return parts[0] if len(parts) == 1 else torch.stack(parts).sum(0)
+
+
+def _as_rows(gain: Tensor, dim: int, batch: int) -> Tensor:
+    """The gain of shape (1, units, 1, 1) or (samples, units, 1, 1) as (1 or samples, units)."""
+    if gain.shape[batch] == 1 or batch == dim:
+        return gain.reshape(1, -1)
+    return gain.reshape(gain.shape[batch], -1) if batch < dim else gain.reshape(-1, gain.shape[batch]).T

@@ -1,0 +1,351 @@
+"""LAMOL: one language model that answers questions about texts and, before a new task, writes texts of the old ones for itself."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
+
+from ..methods.base import Method
+from ..methods.language.lamol import IGNORED, Signs, padded
+from ..methods.named import InLamol
+from ..methods.shared.samples import seeded
+from ..storage.states import COUNT, GENERATOR, Inputs, Rule, Whole, check, check_fits, optimizer_like, schedule_like
+from .learner import Learner, Observation
+from .training import Outline, tell
+
+__all__ = ["Lamol"]
+
+AT_ONCE = 16  # texts written or answered at once
+MOST = 5.0  # how much more the answer sign counts than any other token, as a target
+
+
+class Lamol:
+    """Learns like `Learner`, with a causal language model of transformers; contexts are tasks.
+
+    A sample is one sequence: text, question, [ANS], answer, [END]. Learned are the answer to the question, L_QA over the answer and
+    [END], and the whole sequence behind the task's own sign [GEN_k], L_LM over all of it: L_QA + lm * L_LM. Before task k,
+    share * |D_k| pseudo-samples are written by the model from the signs of the earlier tasks, equally many from each, every token
+    drawn from the `top_k` likeliest; those that are not of the form above are dropped. They are learned mixed with the
+    task's data, `share` of them to each sample. No data are stored.
+
+    Sun, Ho and Lee, "LAMOL: LAnguage MOdeling for Lifelong Language Learning", ICLR 2020. There: GPT-2, AdamW with rate 6.25e-5,
+    warmed up over 0.005 of the steps and falling linearly, decay 0.01, gradients clipped at 1, 9 epochs at most. Here the question
+    is one token of the task, and an answer is found by scoring those of all classes, not by generating freely: every output is a
+    class.
+
+    Args:
+        model: a causal language model whose token ids are those of the texts; its vocabulary grows by signs, in place.
+        optimizer: builds an optimizer from parameters; anew with every task.
+        samples: how many training samples every task has, |D_k|, or one number for all.
+        classes: how many answers there are.
+        schedule: builds a learning-rate schedule from an optimizer, if any.
+        answers: token ids of the answer of each class, such as those of "positive"; None: a new sign for each.
+        pad: the id that fills texts up at the right.
+        share: gamma: pseudo-samples to each sample of the new task.
+        lm: weight of L_LM.
+        top_k: so many tokens may come next when it writes.
+        clip: largest norm of the gradient.
+        seed: of the signs' embeddings and of what is written.
+
+    >>> from functools import partial
+    >>> from transformers import GPT2Config, GPT2LMHeadModel
+    >>> tiny = dict(vocab_size=20, n_embd=8, n_layer=1, n_head=1, n_positions=32, bos_token_id=None, eos_token_id=None)
+    >>> learner = Lamol(GPT2LMHeadModel(GPT2Config(**tiny)), optimizer=partial(torch.optim.AdamW, lr=1e-3), samples=40, classes=2)
+    >>> x, y = torch.randint(1, 20, (8, 6)), torch.randint(0, 2, (8,))
+    >>> [learner.observe(x, y, context=k).switched for k in (0, 0, 1)]
+    [True, False, True]
+    >>> learner.written, learner.predict(x, context=0).shape
+    (8, torch.Size([8, 2]))
+    """
+
+    separate = False
+    contexts = None  # they are given
+
+    def __init__(
+        self,
+        model: nn.Module,
+        *,
+        optimizer: Callable[[Iterable[nn.Parameter]], Optimizer],
+        samples: int | Sequence[int],
+        classes: int,
+        schedule: Callable[[Optimizer], LRScheduler] | None = None,
+        answers: Sequence[Sequence[int]] | None = None,
+        pad: int = 0,
+        share: float = 0.2,
+        lm: float = 0.25,
+        top_k: int = 20,
+        clip: float = 1.0,
+        seed: int = 0,
+    ) -> None:
+        if not hasattr(model, "generate") or not hasattr(model, "resize_token_embeddings"):
+            raise ValueError(f"LAMOL needs a causal language model of transformers, such as GPT-2, not {type(model).__name__}.")
+        sizes = [samples] if isinstance(samples, int) else list(samples)
+        if not sizes or min(sizes) < 1 or classes < 2 or top_k < 1 or min(share, lm) < 0 or clip <= 0:
+            raise ValueError("LAMOL needs samples and top_k of at least 1, two classes, share and lm of at least 0, clip above 0.")
+        self.method: Method = InLamol()
+        self.model, self.samples, self.classes = model, samples, classes
+        self.signs = Signs(_embeddings(model).num_embeddings, classes, answers, pad)
+        self.share, self.lm, self.top_k, self.clip, self.seed = share, lm, top_k, clip, seed
+        self.context: int | None = None
+        self.step = self.written = self.longest = 0
+        self._pseudo = torch.zeros(0, 0, dtype=torch.long)  # sequences written for the task at hand
+        self._of = torch.zeros(0, dtype=torch.long)  # and the task each is of
+        self._seen, self._learned = 0, list[int]()  # samples of the task at hand; tasks so far
+        settings = f"samples={samples}, classes={classes}, share={share}, lm={lm}, top_k={top_k}, clip={clip}, seed={seed}"
+        self._new_optimizer, self._new_schedule = optimizer, schedule
+        template = Learner(model, optimizer=optimizer, schedule=schedule)
+        self.description = template.description | {"method": f"Lamol({settings})", "loss": "L_QA + lm L_LM"}
+        self._add_tasks(1)
+
+    @property
+    def pseudo(self) -> list[tuple[int, Tensor]]:
+        """The pseudo-samples of the task at hand: which task each is of, and its sequence."""
+        return [(int(task), row[row != IGNORED]) for task, row in zip(self._of, self._pseudo, strict=True)]
+
+    def expect(self, outline: Outline) -> None:
+        """Be told of the task that comes."""
+        tell(outline, self._new_schedule)
+
+    def observe(self, x: Tensor, y: Tensor, context: int | None) -> Observation:
+        """Learn one batch with its share of pseudo-samples. A loss that is not finite changes nothing."""
+        if context is None:
+            raise ValueError("Say which context the batch belongs to: LAMOL is told its tasks.")
+        self._check(x, y)
+        switched = self._switch(context)
+        rows = self._rows_due(len(y))
+        new = [self.signs.sequence(text, context, int(label)) for text, label in zip(x, y, strict=True)]
+        old = [self._pseudo[row][self._pseudo[row] != IGNORED] for row in rows]
+        tasks = [context] * len(new) + [int(self._of[row]) for row in rows]
+        generator = torch.get_rng_state()
+        self.model.train()
+        loss = self._loss(new + old, tasks)
+        if not math.isfinite(loss.item()):
+            torch.set_rng_state(generator)
+            raise FloatingPointError(
+                f"The loss is {loss.item()} at step {self.step} in context {context}; nothing was learned from that batch. "
+                "Lower the learning rate, or look for such values in the data."
+            )
+        loss.backward()
+        nn.utils.clip_grad_norm_(self.model.parameters(), self.clip)
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        if self.schedule is not None:
+            self.schedule.step()
+        self.step += 1
+        self._seen += len(y)
+        self.longest = max(self.longest, x.shape[1])
+        return Observation(loss.item(), context, switched)
+
+    @torch.no_grad()
+    def predict(self, x: Tensor, context: int | None = None) -> Tensor:
+        """log P(answer, [END] | text, question) of every class, (N, classes); by default with the question of the active task."""
+        task = self.context if context is None else context
+        if task is None or not 0 <= task < self._tasks:
+            raise IndexError(f"Context {task} does not exist: there are {self._tasks}.")
+        training, device = self.model.training, _device_of(self.model)
+        self.model.eval()
+        scores = torch.zeros(len(x), self.classes)
+        for rows in torch.arange(len(x)).split(AT_ONCE):
+            for c in range(self.classes):
+                sequences = [self.signs.sequence(x[row], task, c) for row in rows]
+                ids, targets = self.signs.answered(sequences)
+                logs = _next(self.model, ids.to(device)).log_softmax(-1).cpu()
+                found = logs.gather(-1, targets.clamp_min(0)[..., None])[..., 0]
+                scores[rows, c] = (found * (targets != IGNORED)).sum(1)
+        self.model.train(training)
+        return scores
+
+    def end_task(self, task: int, data: Iterable[tuple[Tensor, Tensor]]) -> None:
+        """Nothing to look back for: what is left of a task is in the model."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Model, pseudo-samples, and everything that decides how learning goes on."""
+        return {
+            "model": self.model.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "schedule": None if self.schedule is None else self.schedule.state_dict(),
+            "pseudo": self._pseudo,
+            "of": self._of,
+            "step": self.step,
+            "written": self.written,
+            "longest": self.longest,
+            "seen": self._seen,
+            "tasks": self._tasks,
+            "learned": list(self._learned),
+            "context": self.context,
+            "generator": torch.get_rng_state(),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any], inputs: Inputs | None = None) -> None:
+        """Go on exactly where `state_dict` was taken, in a learner made with the same arguments, if it fits."""
+        check_fits(state, partial(self.state_like, inputs=inputs))
+        self._add_tasks(state["tasks"])
+        self.model.load_state_dict(state["model"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        if self.schedule is not None and state["schedule"] is not None:
+            self.schedule.load_state_dict(state["schedule"])
+        self._pseudo, self._of, self.context = state["pseudo"], state["of"], state["context"]
+        self._learned = list(state["learned"])
+        self.step, self.written, self.longest, self._seen = (state[name] for name in ("step", "written", "longest", "seen"))
+        torch.set_rng_state(state["generator"])
+
+    def state_like(self, state: Mapping[str, Any], inputs: Inputs | None = None) -> dict[str, Any]:
+        """The template of a state that fits; see `gateon.storage.states`."""
+        tasks = state["tasks"]
+        check(tasks, Whole(1), "tasks")
+        rows, resized = self.signs.gen(tasks), _names_of_embeddings(self.model)
+        held = {name: value.to("meta") for name, value in self.model.state_dict().items()}
+        model = {name: value.new_empty(rows, *value.shape[1:]) if name in resized else value for name, value in held.items()}
+        parameters = [nn.Parameter(model[name], p.requires_grad) for name, p in self.model.named_parameters()]
+        pseudo, of, context = state["pseudo"], state["of"], Whole(0, tasks - 1)
+        room = getattr(getattr(self.model, "config", None), "max_position_embeddings", None) or 1 << 20
+        return {
+            "model": model,
+            "optimizer": optimizer_like(self._new_optimizer, parameters, self.optimizer.param_groups, state["optimizer"]),
+            "schedule": schedule_like(self.schedule),
+            "pseudo": Rule(lambda value: _are_ids(value, 2, IGNORED, rows) and len(value) == len(of), "be texts of known tokens"),
+            "of": Rule(lambda value: _are_ids(value, 1, 0, tasks) and len(value) == len(pseudo), "be a known task for each text"),
+            "step": COUNT,
+            "written": COUNT,
+            "longest": Whole(0, room),
+            "seen": COUNT,
+            "tasks": Whole(1),
+            "learned": [context for _ in state["learned"]],
+            "context": None if state["context"] is None else context,
+            "generator": GENERATOR,
+        }
+
+    def _loss(self, sequences: list[Tensor], tasks: list[int]) -> Tensor:
+        """L_QA + lm L_LM of whole sequences of these tasks."""
+        device = _device_of(self.model)
+        ids, targets = self.signs.answered(sequences)
+        loss = F.cross_entropy(_next(self.model, ids.to(device)).flatten(0, 1), targets.to(device).flatten(), ignore_index=IGNORED)
+        if self.lm == 0:
+            return loss
+        signs = torch.tensor([[self.signs.gen(task)] for task in tasks])
+        whole, targets = torch.cat([signs, ids], 1), padded(sequences, IGNORED)
+        outputs = _next(self.model, whole.to(device))
+        weight = torch.ones(outputs.shape[-1], device=device)
+        weight[self.signs.ans] = MOST
+        lm = F.cross_entropy(outputs.flatten(0, 1), targets.to(device).flatten(), weight=weight, ignore_index=IGNORED)
+        return loss + self.lm * lm
+
+    def _rows_due(self, samples: int) -> list[int]:
+        """Which pseudo-samples come with so many more samples: every one once in each pass, in an order of its own."""
+        if not len(self._of) or self.context is None:
+            return []
+        per_sample = len(self._of) / self._size(self.context)
+        first, last = (int(seen * per_sample) for seen in (self._seen, self._seen + samples))
+        passes = {place // len(self._of) for place in range(first, last)}
+        orders = {n: torch.randperm(len(self._of), generator=seeded(self.seed, self.context, n, 4)) for n in passes}
+        return [int(orders[place // len(self._of)][place % len(self._of)]) for place in range(first, last)]
+
+    def _size(self, task: int) -> int:
+        """|D_k|."""
+        if isinstance(self.samples, int):
+            return self.samples
+        if task >= len(self.samples):
+            raise ValueError(f"samples says how many there are of {len(self.samples)} tasks: give it those of task {task}, too.")
+        return self.samples[task]
+
+    def _check(self, x: Tensor, y: Tensor) -> None:
+        if x.dim() != 2 or x.is_floating_point() or int(x.max()) >= self.signs.words:
+            raise ValueError(f"LAMOL reads texts as (N, L) whole numbers below {self.signs.words}, the ids its model knows.")
+        room: int | None = getattr(getattr(self.model, "config", None), "max_position_embeddings", None)
+        if room is not None and self._room(x.shape[1]) >= room:
+            raise ValueError(
+                f"A text of {x.shape[1]} tokens with its signs is longer than the {room} the model reads: cut texts shorter."
+            )
+        if int(y.max()) >= self.classes:
+            raise ValueError(f"Labels go up to {int(y.max())}, and there are {self.classes} answers: give one for each class.")
+
+    def _room(self, text: int) -> int:
+        """Tokens of a whole sequence with a text of so many."""
+        return text + 3 + max(len(self.signs.answer(c)) for c in range(self.classes))
+
+    def _switch(self, context: int) -> bool:
+        if isinstance(context, bool) or not isinstance(context, int) or context < 0:
+            raise IndexError(f"Context {context!r} does not exist: contexts are whole numbers from 0 on.")
+        if context == self.context:
+            return False
+        self._size(context)
+        self._write(context, [task for task in self._learned if task != context])
+        self._add_tasks(max(self._tasks, context + 1))
+        self._learned += [context] * (context not in self._learned)
+        self.context, self._seen = context, 0
+        return True
+
+    @torch.no_grad()
+    def _write(self, task: int, old: list[int]) -> None:
+        """share * |D| pseudo-samples, as many of each old task as can be; those of the right form are kept."""
+        count = math.ceil(self.share * self._size(task)) if old else 0
+        drawn = [old[n * len(old) // count] for n in range(count)]  # in order, equally many of each
+        kept, self.written = [], count
+        training = self.model.training
+        self.model.eval()
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seeded(self.seed, task, self.step, 5).initial_seed())
+            for some in (drawn[n : n + AT_ONCE] for n in range(0, count, AT_ONCE)):
+                kept += [(of, row) for of, row in zip(some, self._generated(some), strict=True) if self.signs.is_whole(row)]
+        self.model.train(training)
+        self._pseudo = padded([row for _, row in kept], IGNORED) if kept else self._pseudo[:0]
+        self._of = torch.tensor([of for of, _ in kept], dtype=torch.long)
+
+    def _generated(self, tasks: list[int]) -> list[Tensor]:
+        """One sequence behind the sign of each of these tasks, up to [END]."""
+        from transformers import GenerationConfig
+
+        room, end = self._room(self.longest), self.signs.end
+        how = GenerationConfig(  # type: ignore[no-untyped-call]
+            do_sample=True, top_k=self.top_k, max_new_tokens=room, eos_token_id=end, pad_token_id=end, bos_token_id=None
+        )
+        signs = torch.tensor([[self.signs.gen(task)] for task in tasks], device=_device_of(self.model))
+        model: Any = self.model
+        rows = model.generate(signs, attention_mask=torch.ones_like(signs), generation_config=how)[:, 1:].cpu()
+        return [self.signs.cut(row) for row in rows]
+
+    def _add_tasks(self, tasks: int) -> None:
+        """Signs for so many tasks, and an optimizer of all parameters."""
+        wanted = self.signs.gen(tasks)
+        if _embeddings(self.model).num_embeddings != wanted:
+            model: Any = self.model
+            with torch.random.fork_rng(devices=[]):
+                torch.manual_seed(seeded(self.seed, tasks, 0, 6).initial_seed())
+                model.resize_token_embeddings(wanted, mean_resizing=False)
+        self._tasks = tasks
+        self.optimizer = self._new_optimizer(self.model.parameters())
+        self.schedule = None if self._new_schedule is None else self._new_schedule(self.optimizer)
+
+
+def _next(model: nn.Module, ids: Tensor) -> Tensor:
+    """The logits of what follows each token; what fills a text up stands behind it, where a causal model does not see it."""
+    logits: Tensor = model(input_ids=ids).logits
+    return logits.float()
+
+
+def _embeddings(model: Any) -> nn.Embedding:
+    found: nn.Embedding = model.get_input_embeddings()
+    return found
+
+
+def _device_of(model: nn.Module) -> torch.device:
+    return next(model.parameters()).device
+
+
+def _names_of_embeddings(model: Any) -> set[str]:
+    """Names of what has a row for every token."""
+    tables = {id(layer.weight) for layer in (model.get_input_embeddings(), model.get_output_embeddings()) if layer is not None}
+    return {name for name, p in model.named_parameters(remove_duplicate=False) if id(p) in tables}
+
+
+def _are_ids(value: Any, dimensions: int, low: int, below: int) -> bool:
+    whole = isinstance(value, Tensor) and value.dtype == torch.long and value.dim() == dimensions
+    return bool(whole and ((value >= low) & (value < below)).all())

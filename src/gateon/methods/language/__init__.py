@@ -1,0 +1,1 @@
+"""Methods for pretrained language models: adapters with masks, capsules, a frozen encoder."""

@@ -1,0 +1,139 @@
+"""The directory of a run: its checkpoints, its record, and that it is one run for ever."""
+
+from __future__ import annotations
+
+import math
+import re
+import warnings
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from ..storage import checkpoint
+from .record import Record
+
+__all__ = [
+    "CheckpointWarning",
+    "check_same",
+    "checkpoint_path",
+    "checkpoints",
+    "finished_run",
+    "folder_made",
+    "held_specification",
+    "keep_only",
+    "newest",
+]
+
+NAME = re.compile(r"checkpoint-([0-9]+)-([0-9]+)\.safetensors")
+OLD = "checkpoint.safetensors"  # the one name there was with schema 1
+
+
+class CheckpointWarning(RuntimeWarning):
+    """The last checkpoint was damaged, and the one before is used."""
+
+
+def folder_made(folder: Path) -> Path:
+    """The directory, made if need be; one with links under the names that are written to is refused."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        links = [path for path in folder.iterdir() if path.is_symlink() and path.name.endswith((".lock", ".part"))]
+    except OSError as reason:
+        raise ValueError(f"{folder} cannot be written ({reason.strerror}): choose another output directory.") from reason
+    if links:
+        raise ValueError(f"{links[0]} is a symbolic link, and files are not written through links: remove it.")
+    return folder
+
+
+def checkpoint_path(folder: Path, task: int, step: int) -> Path:
+    """Where the checkpoint of a position is.
+
+    >>> checkpoint_path(Path("run"), 3, 120).as_posix()
+    'run/checkpoint-0003-000120.safetensors'
+    """
+    return folder / f"checkpoint-{task:04}-{step:06}.safetensors"
+
+
+def checkpoints(folder: Path) -> list[Path]:
+    """All there are, that of the furthest position first."""
+    found = [(int(name[1]), int(name[2]), path) for path in folder.iterdir() if (name := NAME.fullmatch(path.name))]
+    return [path for *_, path in sorted(found, reverse=True)] + [folder / OLD] * (folder / OLD).exists()
+
+
+def newest(folder: Path) -> tuple[Path, dict[str, Any]] | None:
+    """The furthest checkpoint that is whole, and its state; a damaged one before it is told, and an error if there is no other."""
+    damaged: list[checkpoint.DamagedError] = []
+    for path in checkpoints(folder):
+        try:
+            state = checkpoint.load(path)
+        except checkpoint.DamagedError as reason:
+            damaged.append(reason)
+            continue
+        if damaged:
+            told = str(damaged[0]).rpartition(":")[0]
+            warnings.warn(f"{told}: going on from the one before, {path.name}.", CheckpointWarning, stacklevel=2)
+        return path, state
+    if damaged:
+        raise damaged[0]
+    return None
+
+
+def keep_only(folder: Path, kept: Collection[Path]) -> None:
+    """Remove all other checkpoints, and what a process that died left half-written."""
+    halves = [*folder.glob("checkpoint*.part"), *folder.glob("record.json.part")]
+    for path in [*checkpoints(folder), *halves]:
+        if path not in kept:
+            path.unlink(missing_ok=True)
+
+
+def finished_run(folder: Path, asked: Record, defaults: Mapping[str, Any]) -> Record | None:
+    """The record in the directory, if there is one; that of another run is an error."""
+    path = folder / "record.json"
+    if not path.exists():
+        return None
+    record = Record.load(path)
+    check_same(record.specification, record.data, asked, path, defaults)
+    return record
+
+
+def held_specification(folder: Path) -> dict[str, Any]:
+    """What the run in a directory was asked for, finished or not."""
+    if (folder / "record.json").exists():
+        return Record.load(folder / "record.json").specification
+    found = checkpoints(folder) if folder.is_dir() else []
+    for path in found:
+        with suppress(checkpoint.DamagedError):  # told when the run goes on
+            specification = checkpoint.load(path, only=["specification"]).get("specification")
+            if not isinstance(specification, dict):
+                raise ValueError(f"{path} is no checkpoint of a run: choose the directory of one.")
+            return specification
+    if found:
+        raise ValueError(f"Every checkpoint in {folder} is damaged: gateon inspect tells how; begin the run anew elsewhere.")
+    raise ValueError(f"{folder} holds no run to go on with: begin one with gateon run.")
+
+
+def check_same(
+    specification: Mapping[str, Any], data: Mapping[str, Any], asked: Record, path: Path, defaults: Mapping[str, Any]
+) -> None:
+    """What was found must be the run asked for, on the same data: files may change, and stand-ins make room for the real ones.
+
+    An older run did not know the options there are by now: it had their defaults.
+    """
+    wanted, held = asked.specification, {**defaults, **specification}
+    differs = next((key for key in {**wanted, **held} if _plain(held.get(key)) != _plain(wanted.get(key))), None)
+    if differs is not None:
+        other = f"another run, with {differs} {held.get(differs)!r} and not {wanted.get(differs)!r}"
+    elif _plain(data.get("sha256")) != _plain(asked.data.get("sha256")):
+        other = f"a run on other data, {data.get('name')} from {data.get('from')}"
+    else:
+        return
+    raise ValueError(f"{path.parent} holds {other}: choose another output directory; nothing was changed.")
+
+
+def _plain(value: Any) -> Any:
+    """As JSON would give it back."""
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, float) and math.isnan(value):
+        return None
+    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value

@@ -1,0 +1,106 @@
+"""What a run will take, found before it begins: the memory of a step from a few samples, its time from a trial."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..learners.zoo import Zoo
+from ..storage.memory import free_bytes
+from ..streams import Split, Stream
+from .batches import steps_of
+from .specification import Specification
+
+__all__ = ["Forecast", "activity_bytes", "forecast", "free_bytes"]
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """Bytes and seconds of one step, and seconds of training in all; measuring tasks comes on top."""
+
+    step_bytes: int
+    step_seconds: float
+    seconds: float
+
+    def __str__(self) -> str:
+        """As a sentence."""
+        hours, minutes = self.seconds / 3600, self.seconds / 60
+        whole = f"{hours:,.1f} hours" if hours >= 1 else f"{minutes:.0f} minutes" if minutes >= 2 else f"{self.seconds:.0f} seconds"
+        size = f"{self.step_bytes / 1e9:.1f} GB" if self.step_bytes >= 1e9 else f"{self.step_bytes / 1e6:.0f} MB"
+        return f"A step takes about {self.step_seconds:.2g} seconds and {size} here: projected {whole} of training."
+
+
+def forecast(specification: Specification, stream: Stream) -> Forecast:
+    """Try two steps of a learner that is thrown away; a step that would not fit into the free memory is refused before it is tried.
+
+    >>> asked = Specification("split-mnist", network="cnn", channels=(4,), hidden=(8,), steps=10, batch=20, data="mnist-5k")
+    >>> str(forecast(asked, asked.make_stream())).startswith("A step takes about ")
+    True
+    """
+    learner = replace(specification, contexts="known", threshold=None, window=None).make_learner(stream)
+    train, batch = stream.split(0, "train"), specification.batch
+    parameters = sum(p.numel() * p.element_size() for p in learner.model.parameters())
+    # Values, gradients, at most two moments, what obstruction remembers; per parameter also two availabilities.
+    copies = 7 if specification.method == "p-gateon" else 5
+    largest, usual = _typical(train, batch)
+    network, at_once = (learner.new_network(), learner.tasks) if isinstance(learner, Zoo) else (learner.model, 1)
+    needed = copies * parameters + at_once * batch * activity_bytes(network, train.x[largest])
+    free = free_bytes(specification.device)
+    if free is not None and needed > free:
+        raise ValueError(
+            f"A step of {batch} samples needs about {needed / 1e9:.1f} GB, and {free / 1e9:.1f} GB are free: "
+            "choose a smaller batch or a smaller network."
+        )
+    seconds = 0.0
+    for _ in range(2):  # the first also takes out the sub-network and asks for memory
+        start = time.perf_counter()
+        learner.observe(train.x[usual], train.y[usual], context=0)
+        seconds = time.perf_counter() - start
+    return Forecast(needed, seconds, seconds * sum(steps_of(stream, batch, specification.steps, specification.epochs)))
+
+
+def _typical(train: Split, batch: int) -> tuple[Tensor, Tensor]:
+    """Rows of four samples that need most memory, and of a batch that takes the usual time: of texts by their lengths."""
+    if train.lengths is None:
+        return torch.arange(4) % len(train), torch.arange(min(batch, len(train)))  # whether that is enough is for the run to say
+    order = train.lengths.argsort()
+    return order[-4:], order[max(0, (len(order) - batch) // 2) :][:batch]
+
+
+def activity_bytes(model: nn.Module, x: Tensor) -> int:
+    """Bytes that a sample adds to a training step: what the backward pass keeps, and the largest of it ten times over.
+
+    The ten stand for gradients on their way and for the copies convolutions make of their inputs; measured, not derived.
+
+    Args:
+        model: in training mode; its running statistics move.
+        x: at least four samples.
+
+    >>> activity_bytes(nn.Sequential(nn.Linear(10, 100), nn.ReLU()), torch.zeros(4, 10))
+    4440
+    """
+    device = next(model.parameters()).device
+    few, many = (_kept(model, x[:count].clone().to(device)) for count in (2, 4))
+    return (sum(many) - sum(few)) // 2 + 10 * max(many, default=0) // 4
+
+
+def _kept(model: nn.Module, x: Tensor) -> Iterable[int]:
+    """Sizes of the tensors that a forward pass keeps for the backward pass, each once, but for parameters."""
+    sizes: dict[int, int] = {p.untyped_storage().data_ptr(): 0 for p in model.parameters()}
+
+    def keep(tensor: Tensor) -> Tensor:
+        sizes.setdefault(tensor.untyped_storage().data_ptr(), tensor.untyped_storage().nbytes())
+        return tensor
+
+    def give(tensor: Any) -> Any:
+        return tensor
+
+    with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(keep, give):
+        output = model.train()(x)  # held until all is counted: memory that is given back may be used again
+    del output
+    return sizes.values()

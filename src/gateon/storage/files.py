@@ -1,0 +1,50 @@
+"""Files and names from elsewhere: only regular files are read, no more of them than asked for, and text is made fit to be shown."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+__all__ = ["check_utf8", "content_of", "is_regular", "printable"]
+
+
+def is_regular(path: Path) -> bool:
+    """Whether it is a plain file, or leads to one: reading a pipe or a device may never end."""
+    return stat.S_ISREG(os.stat(path).st_mode)
+
+
+def content_of(path: Path, most: int) -> bytes:
+    """The bytes of a plain file that has no more than so many; anything else raises ValueError.
+
+    >>> content_of(Path(os.devnull), 10)
+    Traceback (most recent call last):
+    ...
+    ValueError: it is no regular file
+    """
+    with open(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), "rb") as file:  # so that a pipe is opened at once
+        held = os.fstat(file.fileno())
+        if not stat.S_ISREG(held.st_mode):
+            raise ValueError("it is no regular file")
+        content = file.read(min(held.st_size, most) + 1)
+        if len(content) > most:
+            raise ValueError(f"it has more than {most} bytes")
+        return content
+
+
+def printable(text: object) -> str:
+    r"""The text on one line, with whatever would move the cursor, colour the terminal or break it written as an escape.
+
+    >>> print(printable("a\x1b[2Jb\nc"), printable("größer"))
+    a\x1b[2Jb\nc größer
+    """
+    shown = str(text)
+    return shown if shown.isprintable() else "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in shown)
+
+
+def check_utf8(path: object) -> None:
+    """Refuse a path whose bytes are no text: records and specifications could not name it."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"{printable(path)} is not valid UTF-8: rename it, or give another path.") from None

@@ -1,0 +1,1 @@
+"""Data sets: where files are found, fetched, verified and read."""

@@ -1,0 +1,148 @@
+"""A sub-network for deployment: gains folded into weights, norms of one context, nothing of gateon left inside."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils import remove_spectral_norm, remove_weight_norm
+from torch.nn.utils.parametrize import is_parametrized
+from torch.nn.utils.prune import BasePruningMethod
+from torch.nn.utils.prune import remove as unprune
+from torch.nn.utils.spectral_norm import SpectralNorm
+from torch.nn.utils.weight_norm import WeightNorm
+
+from ..anatomy.adapters import has_adapters
+from ..anatomy.kinds import input_weights, is_layer, is_norm, own_parameters, spread, spread_inputs, unit_dim, units_of
+from ..anatomy.norm import ContextNorm
+from ..anatomy.sites import Site
+from ..gating.gate import Gate
+from ..gating.gates import gates_of
+
+__all__ = ["fold"]
+
+BATCH_NORMS = {0: nn.BatchNorm1d, 1: nn.BatchNorm1d, 2: nn.BatchNorm2d, 3: nn.BatchNorm3d}
+HOMOGENEOUS = (nn.ReLU, nn.LeakyReLU, nn.PReLU)
+
+
+@torch.no_grad()
+def fold(model: nn.Module) -> nn.Module:
+    """Fold the gates of a model that has one context into its weights, in place; its outputs in evaluation stay the same.
+
+    >>> import gateon
+    >>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2)).eval()
+    >>> gates = gateon.attach(model, density=0.5)
+    >>> before = model(torch.ones(1, 4))
+    >>> torch.allclose(fold(model)(torch.ones(1, 4)), before), gateon.gates_of(model) is None
+    (True, True)
+    """
+    gates = gates_of(model)
+    if gates is None or gates.contexts != 1:
+        raise ValueError("Only a model with the gates of one context can be folded: take it out with compact(model, context).")
+    if has_adapters(model):
+        raise ValueError("Gains cannot be folded into layers with adapters around them: deploy the model with its gates.")
+    given, model = model, gates.model  # which may be inside a wrapper
+    for module in list(model.modules()):
+        _fix_weights(module)
+    tied = Counter(id(p) for _, p in model.named_parameters(remove_duplicate=False))
+    for name in {name for gate in gates.gates.values() for name in (gate.site.place, *gate.site.owns, *gate.site.readers)}:
+        _untie(model.get_submodule(name), tied)
+    for gate in gates.gates.values():
+        _fold_gate(model, gate)
+    dims = {name: _positions(model, site) for site in gates.sites.values() for name in site.owns}
+    gates.detach()
+    for name, module in list(model.named_modules()):
+        if isinstance(module, ContextNorm):
+            parent, _, child = name.rpartition(".")
+            setattr(model.get_submodule(parent), child, _plain_norm(module, dims.get(name, 1)))
+    return given
+
+
+def _fix_weights(module: nn.Module) -> None:
+    """Make weights that are computed before every call plain parameters, with the values they have in evaluation."""
+    if is_parametrized(module):
+        # By hand: torch's removal takes the weight away from the class, which the module shares with the one it is a copy of.
+        values = {name: getattr(module, name).detach().clone() for name in list(module.parametrizations)}  # type: ignore[arg-type]
+        del module.parametrizations
+        module.__class__ = type(module).__bases__[0]
+        for name, value in values.items():
+            module.register_parameter(name, nn.Parameter(value))
+    for hook in list(module._forward_pre_hooks.values()):
+        if isinstance(hook, WeightNorm):
+            remove_weight_norm(module, hook.name)
+        elif isinstance(hook, SpectralNorm):
+            remove_spectral_norm(module, hook.name)
+        elif isinstance(hook, BasePruningMethod):
+            unprune(module, hook._tensor_name)
+
+
+def _untie(module: nn.Module, tied: Counter[int]) -> None:
+    """Give a module parameters of its own: gains are folded into them, and whoever else has them is not gated here."""
+    for name, parameter in list(module.named_parameters(recurse=False)):
+        if tied[id(parameter)] > 1:
+            tied[id(parameter)] -= 1
+            setattr(module, name, nn.Parameter(parameter.detach().clone(), requires_grad=parameter.requires_grad))
+
+
+def _fold_gate(model: nn.Module, gate: Gate) -> None:
+    site, gain = gate.site, gate.gain()[0]
+    place = model.get_submodule(site.place)
+    if gate.off:
+        return
+    if model.get_submodule(site.name)._modules.get("context_gate") is gate and is_layer(model.get_submodule(site.name)):
+        _scale_outputs(model.get_submodule(site.name), gain)  # the gate sits right behind the layer
+    elif site.narrows or site.in_front:
+        for name in (site.place,) if site.in_front else site.readers:
+            _scale_inputs(model.get_submodule(name), gain)
+    elif is_norm(place) and getattr(place, "weight", None) is not None:
+        _scale_outputs(place, gain)
+    elif isinstance(place, HOMOGENEOUS):
+        owned = [model.get_submodule(name) for name in site.owns]
+        norms = [module for module in owned if is_norm(module)]
+        if site.rescaled or (norms and getattr(norms[-1], "weight", None) is None):
+            raise ValueError(_refusal(site))
+        makers = norms[-1:] or [module for module in owned if is_layer(module)]
+        if any(units_of(maker) != site.units for maker in makers if is_layer(maker)):  # a sum that spreads one unit over all
+            raise ValueError(_refusal(site))
+        for maker in makers:
+            _scale_outputs(maker, gain)
+    else:
+        raise ValueError(_refusal(site))
+
+
+def _refusal(site: Site) -> str:
+    return f"The gate of site {site.name!r} has no weights to fold into: deploy the model with its gates, compact(model, context)."
+
+
+def _scale_outputs(module: nn.Module, gain: Tensor) -> None:
+    for name, parameter in own_parameters(module):
+        shaped = spread(module, name, gain)
+        if shaped is not None:
+            parameter.mul_(shaped.to(parameter.dtype))
+
+
+def _scale_inputs(reader: nn.Module, gain: Tensor) -> None:
+    for weight in input_weights(reader)[0].values():
+        weight.mul_(spread_inputs(reader, weight, gain))
+
+
+def _positions(model: nn.Module, site: Site) -> int:
+    """Over how many dimensions a unit of the site is spread: 0 for a Linear, 2 for a Conv2d."""
+    layers = [m for m in (model.get_submodule(name) for name in site.owns) if is_layer(m)]
+    return -1 - unit_dim(layers[0]) if layers else 0
+
+
+def _plain_norm(norm: ContextNorm, positions: int) -> nn.Module:
+    tracked = norm.statistics == "context"
+    affine = norm.weight is not None
+    kind = norm.replaces or BATCH_NORMS[positions]
+    plain = kind(norm.num_features, eps=norm.eps, momentum=norm.momentum, affine=affine, track_running_stats=tracked)
+    plain = plain.to(norm.running_mean)
+    if norm.weight is not None and norm.bias is not None:
+        plain.weight.copy_(norm.weight)
+        plain.bias.copy_(norm.bias)
+    if tracked and plain.running_mean is not None and plain.running_var is not None:
+        plain.running_mean.copy_(norm.running_mean[0])
+        plain.running_var.copy_(norm.running_var[0])
+    return plain.train(norm.training)

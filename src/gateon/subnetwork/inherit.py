@@ -1,0 +1,99 @@
+"""Inheritance: a new context starts as a copy of an earlier one, as far as what it would overwrite is available."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from ..availability.obstruct import obstruction_of
+from ..gating.gates import Gates
+from .compact import cut_for
+
+__all__ = ["Heirs", "inherit"]
+
+
+@torch.no_grad()
+def inherit(gates: Gates, parent: int, context: int) -> None:
+    """Start a context where another one is: the same gains, and weights lerp(theta, theta of the parent, A).
+
+    Units that are open in both are themselves; the others are paired, the n-th that only the parent has with the n-th that only the
+    new context has. The copy is an update like any other, and is scaled by availability like any other: what earlier contexts
+    rely on stays. A parameter without availability, as of an output layer that is not obstructed, is not copied.
+
+    Args:
+        gates: of a model whose updates are obstructed.
+        parent: the context to start from.
+        context: the new one, right after the switch to it and before it is trained.
+
+    >>> import gateon
+    >>> model = torch.nn.Sequential(torch.nn.Linear(3, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2))
+    >>> gates = gateon.attach(model, contexts=2, density=0.5)
+    >>> optimizer = torch.optim.Adam(model.parameters())
+    >>> handle = gateon.obstruct(optimizer, gates, head=True)
+    >>> gates.switch(1); inherit(gates, parent=0, context=1)
+    >>> x = torch.ones(1, 3)
+    >>> in_heir = model(x); gates.switch(0); torch.allclose(in_heir, model(x))
+    True
+    """
+    handle = obstruction_of(gates)
+    if handle is None:
+        raise ValueError(
+            "Only what is available may be overwritten, and these gates have no availabilities: obstruct() them first."
+        )
+    theirs, ours = paired(gates, parent, context)
+    source, target = cut_for(gates, parent, theirs), cut_for(gates, context, ours)
+    gains = {gate.weight: site for site, gate in gates.gates.items()}
+    for name, parameter in gates.model.named_parameters():
+        A = handle.scale_of(parameter)
+        if gains.get(parameter) in ours:  # a context's gains are its own
+            target.put(name, parameter, source.take(name, parameter))
+        elif A is not None and name in target.slices:
+            here, scale = target.take(name, parameter), target.take(name, A.expand_as(parameter))
+            target.put(name, parameter, here.lerp(source.take(name, parameter), scale))
+
+
+def paired(gates: Gates, parent: int, context: int) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """By site that can be narrowed, open units of the one and of the other context, as many of both, equal ones side by side."""
+    theirs, ours, of_parent, of_context = {}, {}, gates.gain(parent), gates.gain(context)
+    for name in (name for name in of_parent if gates.sites[name].narrows):
+        old, new = of_parent[name], of_context[name]
+        both = ((old > 0) & (new > 0)).nonzero().flatten()
+        only_old, only_new = (((a > 0) & (b == 0)).nonzero().flatten() for a, b in ((old, new), (new, old)))
+        pairs = min(len(only_old), len(only_new))
+        theirs[name], ours[name] = torch.cat([both, only_old[:pairs]]), torch.cat([both, only_new[:pairs]])
+    return theirs, ours
+
+
+class Heirs:
+    """Lets every context that is added inherit from the one learned before it, when it is switched to for the first time."""
+
+    def __init__(self, gates: Gates) -> None:
+        self.gates = gates
+        self.parents: dict[int, int] = {}
+        gates.listeners.append(self)
+
+    def context_added(self) -> None:
+        """Remember what is being learned."""
+        if self.gates.learning is not None:
+            self.parents[self.gates.contexts - 1] = self.gates.learning
+
+    def switched(self) -> None:
+        """A new context starts from its parent."""
+        parent = None if self.gates.learning is None else self.parents.pop(self.gates.learning, None)
+        if parent is not None and self.gates.learning is not None:
+            inherit(self.gates, parent, self.gates.learning)
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Who will inherit from whom, (contexts, 2)."""
+        return {"parents": torch.tensor(sorted(self.parents.items()), dtype=torch.long).reshape(-1, 2)}
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Take over what `state_dict` gave."""
+        self.parents = dict(state["parents"].reshape(-1, 2).tolist())
+
+    def remove(self) -> None:
+        """Stop listening."""
+        if self in self.gates.listeners:
+            self.gates.listeners.remove(self)
