@@ -4,6 +4,9 @@
     python benchmarks/fuzz_compact.py --networks 100 --dry     fewer, and no record
     python benchmarks/fuzz_compact.py --only 1234              one of them, with what differs
 
+Networks count once they have learned in a sub-network and at full width. Those in which nothing can be narrowed, and options that
+are refused at full width too, are counted apart and drawn in addition.
+
 Every network, method, optimizer and order of contexts is drawn from the number of the trial alone. Both learners see the same
 batches in float64. Compared are all parameters, both availabilities of everything, and the outputs in every context.
 
@@ -237,16 +240,20 @@ def trial(number: int) -> dict[str, Any]:
     """What became of one network: the greatest difference, or why it cannot be made, or its crash."""
     torch.set_num_threads(1)
     try:
-        whole, part = learned(number, compact=False), learned(number, compact=True)
+        whole = learned(number, compact=False)
+    except FloatingPointError as reason:  # the settings diverge
+        return {"number": number, "outcome": "diverged", "reason": str(reason)}
+    except ValueError as reason:
+        return {"number": number, "outcome": "refused", "reason": str(reason)}
+    except Exception:
+        return {"number": number, "outcome": "crashed", "reason": traceback.format_exc()}
+    try:  # what learns at full width must learn in a sub-network too: no refusal counts here
+        part = learned(number, compact=True)
         found = compared(number, whole, part)
         where = max(found, key=found.__getitem__)
         outcome = "differs" if found[where] > ALLOWED else "equal" if part.is_compact else "equal, nothing to narrow"
         if outcome == "differs" and max(compared(number, whole, learned(number, compact=False, reverse=True)).values()) > ALLOWED:
             outcome = "rounding decides"
-    except FloatingPointError as reason:  # the settings diverge, at full width too
-        return {"number": number, "outcome": "diverged", "reason": str(reason)}
-    except ValueError as reason:
-        return {"number": number, "outcome": "refused", "reason": str(reason)}
     except Exception:
         return {"number": number, "outcome": "crashed", "reason": traceback.format_exc()}
     return {"number": number, "outcome": outcome, "difference": found[where], "where": where}
@@ -262,26 +269,34 @@ def main() -> int:
     options = parser.parse_args()
     if options.only is not None:
         print(learned(options.only, compact=True).model, method_of(options.only), sep="\n")
-        both = (learned(options.only, compact=compact) for compact in (False, True))
-        for name, difference in compared(options.only, *both).items():
+        whole, part = (learned(options.only, compact=compact) for compact in (False, True))
+        for name, difference in compared(options.only, whole, part).items():
             print(f"{name:40} {difference:.2g}")
         return 0
-    start, outcomes = time.perf_counter(), []
+    start, outcomes, counts = time.perf_counter(), [], Counter[str]()
     with ProcessPoolExecutor(options.workers) as pool:
-        for outcome in pool.map(trial, range(options.first, options.first + options.networks), chunksize=10):
-            outcomes.append(outcome)
-            if outcome["outcome"] in ("differs", "crashed"):
-                print(outcome, flush=True)
-            if len(outcomes) % 100 == 0:
-                print(f"{len(outcomes)} networks, {time.perf_counter() - start:.0f} s", flush=True)
-    counts = Counter(outcome["outcome"] for outcome in outcomes)
+        number = options.first
+        while counts["equal"] + counts["differs"] < options.networks:
+            batch = range(number, number := number + 100)
+            outcomes += (seen := list(pool.map(trial, batch, chunksize=10)))
+            counts.update(outcome["outcome"] for outcome in seen)
+            for outcome in seen:
+                if outcome["outcome"] in ("differs", "crashed", "rounding decides"):
+                    print(outcome, flush=True)
+            print(f"{len(outcomes)} drawn, {counts['equal']} equal, {time.perf_counter() - start:.0f} s", flush=True)
     reasons = Counter(
         re.sub(r"'[\d.a-z]*\d[\d.a-z]*'", "...", outcome["reason"].split(":")[0])
         for outcome in outcomes
         if outcome["outcome"] == "refused"
     )
     worst = max((o["difference"] for o in outcomes if o["outcome"].startswith(("equal", "differs"))), default=0.0)
-    result = {"outcomes": dict(counts), "greatest difference": worst, "refused because": dict(reasons)}
+    result = {
+        "drawn": len(outcomes),
+        "outcomes": dict(counts),
+        "greatest difference": worst,
+        "refused because": dict(reasons),
+        "rounding decides": [outcome for outcome in outcomes if outcome["outcome"] == "rounding decides"],
+    }
     print(result)
     if not options.dry:
         settings = {"networks": options.networks, "first": options.first, "allowed": ALLOWED}
