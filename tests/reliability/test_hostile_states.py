@@ -67,6 +67,7 @@ CHANGES = {
     "model with more": lambda s: s["model"].update(x=torch.zeros(1)),
     "gates of fewer contexts than others": lambda s: s["model"].update({g: s["model"][g][:1] for g in gates(s)[:1]}),
     "availability of another shape": lambda s: s["method"].update({"1:running": torch.ones(3)}),
+    "availability in a context for each sample": lambda s: s["method"].update(context=torch.zeros(7, dtype=torch.long)),
     "method is a list": lambda s: s.update(method=[1, 2]),
     "active unit that does not exist": lambda s: s["active"].update({first(s["active"]): torch.tensor([0, 1000])}),
     "active unit below 0": lambda s: s["active"].update({first(s["active"]): torch.tensor([-1, 2])}),

@@ -167,6 +167,8 @@ class GateON(Method):
     def state_like(self, state: Any, model: Grown) -> Any:
         """Availabilities of the same units and parameters, and of those that came with new contexts."""
         like = {} if self.handle is None else availabilities_like(self.handle.state_dict(), state, model)
+        if "context" in like:  # a learner is in one context at a time
+            like["context"] = contexts_like(model, torch.tensor(0))
         if self.heirs is not None and "parents" in state:
             like["parents"] = contexts_like(model, state["parents"])
         return like

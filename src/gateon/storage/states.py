@@ -323,7 +323,10 @@ def _without_numbers(tensor: Tensor | None, known: dict[int, Any]) -> Tensor | N
 
 
 def availabilities_like(mine: Mapping[str, Tensor], state: Any, model: Grown) -> dict[str, Any]:
-    """What availabilities look like: as mine, and those of parameters that came with new contexts."""
+    """What availabilities look like: as mine, and those of parameters that came with new contexts.
+
+    They may have been saved in one context for each sample.
+    """
     counts = Rule(lambda value: _are_counts(value, mine["advances"].dim(), MOST_STEPS), f"be counts of at most {MOST_STEPS} steps")
     steps = Rule(lambda value: _are_counts(value, 0, MOST_STEPS), f"be a count of at most {MOST_STEPS} steps")
     like: dict[str, Any] = {name: tensor.to("meta") for name, tensor in mine.items()}
