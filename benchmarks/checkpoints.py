@@ -21,7 +21,9 @@ def main() -> None:
     rows = []
     for name, (hidden, density) in NETWORKS.items():
         for method in ("n-gateon", "p-gateon"):
-            asked = Specification("permuted-mnist", 10, method=method, hidden=hidden, density=density, data="mnist-5k")
+            asked = Specification(
+                "permuted-mnist", 10, method=method, hidden=hidden, density=density, data="mnist-5k"
+            )
             learner = asked.make_learner(asked.make_stream())
             learner.observe(torch.rand(100, 1, 28, 28), torch.arange(100) % 10, context=0)
             with tempfile.TemporaryDirectory(dir=".") as folder:
@@ -50,7 +52,12 @@ def main() -> None:
                 }
             )
             print(rows[-1], flush=True)
-    measure.write("checkpoints", {"default seconds between two": SAVE_EVERY}, rows, "python benchmarks/checkpoints.py")
+    measure.write(
+        "checkpoints",
+        {"default seconds between two": SAVE_EVERY},
+        rows,
+        "python benchmarks/checkpoints.py",
+    )
 
 
 if __name__ == "__main__":

@@ -2,7 +2,8 @@
 
     python benchmarks/cnn_step.py [--quick]
 
-Every row is a ratio to the plain network in the same run, the two interleaved; both go through the same `Learner`.
+Every row is a ratio to the plain network in the same run, the two interleaved; both go through the
+same `Learner`.
 """
 
 from __future__ import annotations
@@ -19,10 +20,15 @@ import measure
 from compact_step import step_of
 from gateon.networks import cnn, wide_resnet
 
-OPTIMIZERS = {"adam": partial(torch.optim.Adam, lr=5e-3), "sgd": partial(torch.optim.SGD, lr=0.02, momentum=0.9)}
+OPTIMIZERS = {
+    "adam": partial(torch.optim.Adam, lr=5e-3),
+    "sgd": partial(torch.optim.SGD, lr=0.02, momentum=0.9),
+}
 
 
-def steps(make: Callable[[], nn.Module], shape: tuple[int, ...], batch: int, optimizer: str, rounds: int) -> dict:
+def steps(
+    make: Callable[[], nn.Module], shape: tuple[int, ...], batch: int, optimizer: str, rounds: int
+) -> dict:
     torch.manual_seed(0)
     x, y = torch.rand(batch, *shape), torch.randint(0, 5, (batch,))
 
@@ -32,8 +38,12 @@ def steps(make: Callable[[], nn.Module], shape: tuple[int, ...], batch: int, opt
 
     variants = {"plain": step_of(learner(), x, y)}
     for per in ("unit", "parameter"):
-        variants[f"compact, density 0.5, per {per}"] = step_of(learner(gateon.GateON(per=per, density=0.5)), x, y)
-    variants["full width, density 0.5, per unit"] = step_of(learner(gateon.GateON(density=0.5), compact=False), x, y)
+        variants[f"compact, density 0.5, per {per}"] = step_of(
+            learner(gateon.GateON(per=per, density=0.5)), x, y
+        )
+    variants["full width, density 0.5, per unit"] = step_of(
+        learner(gateon.GateON(density=0.5), compact=False), x, y
+    )
     return measure.ratios(measure.interleaved(variants, rounds, warm_up=1), "plain")
 
 
@@ -43,14 +53,28 @@ def main() -> None:
     rounds = 3 if parser.parse_args().quick else 15
     result: dict = {}
     for title, make, shape, batch, optimizer in (
-        ("CNN 32, 64, hidden 500, batch 100", partial(cnn, (1, 28, 28), (32, 64), (500,), 10), (1, 28, 28), 100, "adam"),
-        ("CNN 64, 128, hidden 1000, batch 100", partial(cnn, (1, 28, 28), (64, 128), (1000,), 10), (1, 28, 28), 100, "adam"),
+        (
+            "CNN 32, 64, hidden 500, batch 100",
+            partial(cnn, (1, 28, 28), (32, 64), (500,), 10),
+            (1, 28, 28),
+            100,
+            "adam",
+        ),
+        (
+            "CNN 64, 128, hidden 1000, batch 100",
+            partial(cnn, (1, 28, 28), (64, 128), (1000,), 10),
+            (1, 28, 28),
+            100,
+            "adam",
+        ),
         ("Wide ResNet 16-2, batch 128", partial(wide_resnet, 16, 2, 5), (3, 32, 32), 128, "sgd"),
     ):
         print(f"\n{title}")
         result[title] = steps(make, shape, batch, optimizer, rounds)
         measure.show(result[title])
-    measure.write("cnn-step", {"rounds": rounds, "density": 0.5}, result, "python benchmarks/cnn_step.py")
+    measure.write(
+        "cnn-step", {"rounds": rounds, "density": 0.5}, result, "python benchmarks/cnn_step.py"
+    )
 
 
 if __name__ == "__main__":

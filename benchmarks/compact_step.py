@@ -2,7 +2,8 @@
 
     python benchmarks/compact_step.py [--quick]
 
-Every row is a ratio to the plain network in the same run, the two interleaved; both go through the same `Learner`.
+Every row is a ratio to the plain network in the same run, the two interleaved; both go through the
+same `Learner`.
 """
 
 from __future__ import annotations
@@ -34,7 +35,14 @@ def plain(make: Callable[[], nn.Module]) -> gateon.Learner:
 def gated(make: Callable[[], nn.Module], per: str, density: float, **options) -> gateon.Learner:
     """In its second context, so that availabilities below 1 are applied."""
     torch.manual_seed(0)
-    method = gateon.GateON(per=per, density=density, epsilon=0.5, start=0.9 if density == 1 else "random", width=1.0, power=1)
+    method = gateon.GateON(
+        per=per,
+        density=density,
+        epsilon=0.5,
+        start=0.9 if density == 1 else "random",
+        width=1.0,
+        power=1,
+    )
     return gateon.Learner(make(), optimizer=ADAM, method=method, **options)
 
 
@@ -51,9 +59,13 @@ def steps(make: Callable[[], nn.Module], shape: tuple[int, ...], batch: int, rou
     for per in ("unit", "parameter"):
         variants[f"full width, per {per}"] = step_of(gated(make, per, 1.0, compact=False), x, y)
         for density in (0.5, 0.25):
-            variants[f"compact, density {density}, per {per}"] = step_of(gated(make, per, density), x, y)
+            variants[f"compact, density {density}, per {per}"] = step_of(
+                gated(make, per, density), x, y
+            )
     if torch.ops.mkldnn._is_mkldnn_bf16_supported():
-        variants["compact, density 0.5, bf16"] = step_of(gated(make, "unit", 0.5, precision="bf16"), x, y)
+        variants["compact, density 0.5, bf16"] = step_of(
+            gated(make, "unit", 0.5, precision="bf16"), x, y
+        )
     return measure.ratios(measure.interleaved(variants, rounds), "plain")
 
 
@@ -67,7 +79,9 @@ def evaluation(rounds: int) -> dict:
     variants = {
         "plain": lambda: [ungated.predict(part) for part in x.split(2000)],
         "compact, density 0.25": lambda: [small.predict(part, context=1) for part in x.split(2000)],
-        "compact, density 0.25, another context": lambda: [small.predict(part, context=0) for part in x.split(2000)],
+        "compact, density 0.25, another context": lambda: [
+            small.predict(part, context=0) for part in x.split(2000)
+        ],
     }
     return measure.ratios(measure.interleaved(variants, rounds), "plain")
 
@@ -114,28 +128,40 @@ def many_contexts(rounds: int) -> dict:
 def memory() -> dict:
     """Peak resident memory of ten steps, each variant in a process of its own, less that of a process that only imports."""
     base = float(_memory_of("nothing"))
-    return {kind: float(_memory_of(kind)) - base for kind in ("plain", "unit 0.25", "parameter 0.25")}
+    return {
+        kind: float(_memory_of(kind)) - base for kind in ("plain", "unit 0.25", "parameter 0.25")
+    }
 
 
 def _memory_of(kind: str) -> str:
-    return subprocess.run([sys.executable, __file__, "--memory", kind], capture_output=True, text=True, check=True).stdout
+    return subprocess.run(
+        [sys.executable, __file__, "--memory", kind], capture_output=True, text=True, check=True
+    ).stdout
 
 
 def _use_memory(kind: str) -> None:
     x, y = torch.rand(1000, 784), torch.randint(0, 10, (1000,))
     if kind != "nothing":
         make = partial(mlp, 784, (2000, 2000), 10, norm="none")
-        learner = plain(make) if kind == "plain" else gated(make, kind.split()[0], float(kind.split()[1]))
+        learner = (
+            plain(make) if kind == "plain" else gated(make, kind.split()[0], float(kind.split()[1]))
+        )
         for _ in range(10):
             learner.observe(x, y, context=0)
     # Not getrusage: its peak begins with that of the process that started this one.
-    peak = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
+    peak = next(
+        line
+        for line in Path("/proc/self/status").read_text().splitlines()
+        if line.startswith("VmHWM")
+    )
     print(int(peak.split()[1]) / 1024)
 
 
 def cnn() -> nn.Module:
     layers = [nn.Conv2d(1, 32, 3), nn.ReLU(), nn.Conv2d(32, 64, 3), nn.ReLU(), nn.MaxPool2d(4)]
-    return nn.Sequential(*layers, nn.Flatten(), nn.Linear(64 * 36, 500), nn.ReLU(), nn.Linear(500, 10))
+    return nn.Sequential(
+        *layers, nn.Flatten(), nn.Linear(64 * 36, 500), nn.ReLU(), nn.Linear(500, 10)
+    )
 
 
 def matrix_product(rounds: int) -> float:
@@ -154,7 +180,10 @@ def main() -> None:
         _use_memory(options.memory)
         return
     rounds = 5 if options.quick else 30
-    wide, small = partial(mlp, 784, (2000, 2000), 10, norm="none"), partial(mlp, 784, (100, 100), 10, norm="none")
+    wide, small = (
+        partial(mlp, 784, (2000, 2000), 10, norm="none"),
+        partial(mlp, 784, (100, 100), 10, norm="none"),
+    )
     result: dict = {"matrix product, GFLOP/s": matrix_product(rounds)}
     for title, make, shape, batch, times in (
         ("784-2000-2000-10, batch 1000", wide, (784,), 1000, rounds),
@@ -177,7 +206,12 @@ def main() -> None:
     measure.show(result["many contexts"])
     result["memory, MiB"] = memory()
     print("\npeak memory, MiB:", result["memory, MiB"])
-    measure.write("compact-step", {"optimizer": "Adam", "rounds": rounds}, result, "python benchmarks/compact_step.py")
+    measure.write(
+        "compact-step",
+        {"optimizer": "Adam", "rounds": rounds},
+        result,
+        "python benchmarks/compact_step.py",
+    )
 
 
 if __name__ == "__main__":

@@ -2,7 +2,8 @@
 
     python benchmarks/density.py
 
-Ten tasks, 784-1000-1000-10, 200 batches of 500 a task, preset best, one seed. Time is that of training, beside a plain network's.
+Ten tasks, 784-1000-1000-10, 200 batches of 500 a task, preset best, one seed. Time is that of
+training, beside a plain network's.
 """
 
 from __future__ import annotations
@@ -16,9 +17,18 @@ from gateon.runs.specification import Specification
 DENSITIES = (0.05, 0.1, 0.25, 0.5, 1.0)
 
 
-def one(stream: str, method: str, density: float | None, tasks: int, steps: int) -> dict[str, float]:
+def one(
+    stream: str, method: str, density: float | None, tasks: int, steps: int
+) -> dict[str, float]:
     asked = Specification(
-        stream, tasks=tasks, method=method, density=density, hidden=(1000, 1000), steps=steps, batch=500, part="validation"
+        stream,
+        tasks=tasks,
+        method=method,
+        density=density,
+        hidden=(1000, 1000),
+        steps=steps,
+        batch=500,
+        part="validation",
     )
     made = asked.make_stream()
     record = run(made, asked.make_learner(made), steps=steps, batch=500, part="validation")
@@ -37,12 +47,19 @@ def main() -> None:
     rows = []
     for stream in ("permuted-mnist", "rotated-mnist"):
         plain = one(stream, "finetune", None, options.tasks, options.steps)
-        rows.append({"stream": stream, "method": "finetune", "density": None, "of_plain": 1.0} | plain)
+        rows.append(
+            {"stream": stream, "method": "finetune", "density": None, "of_plain": 1.0} | plain
+        )
         for method in ("n-gateon", "p-gateon"):
             for density in DENSITIES:
                 found = one(stream, method, density, options.tasks, options.steps)
                 rows.append(
-                    {"stream": stream, "method": method, "density": density, "of_plain": found["seconds"] / plain["seconds"]}
+                    {
+                        "stream": stream,
+                        "method": method,
+                        "density": density,
+                        "of_plain": found["seconds"] / plain["seconds"],
+                    }
                     | found
                 )
                 words = {k: round(v, 4) for k, v in rows[-1].items() if isinstance(v, float)}

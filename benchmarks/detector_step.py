@@ -22,15 +22,23 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=200)
     options = parser.parse_args()
     generator = torch.Generator().manual_seed(0)
-    x, y = torch.randn(1000, 784, generator=generator), torch.randint(0, 10, (1000,), generator=generator)
+    x, y = (
+        torch.randn(1000, 784, generator=generator),
+        torch.randint(0, 10, (1000,), generator=generator),
+    )
 
     def learner(detector: ContextDetector | None) -> Learner:
         torch.manual_seed(0)
         model = mlp(784, (2000, 2000), 10)
-        return Learner(model, optimizer=partial(torch.optim.Adam, lr=1e-4), method=GateON(), contexts=detector)
+        return Learner(
+            model, optimizer=partial(torch.optim.Adam, lr=1e-4), method=GateON(), contexts=detector
+        )
 
     known, inferred = learner(None), learner(ContextDetector())
-    variants = {"known": lambda: known.observe(x, y, context=0) and None, "inferred": lambda: inferred.observe(x, y) and None}
+    variants = {
+        "known": lambda: known.observe(x, y, context=0) and None,
+        "inferred": lambda: inferred.observe(x, y) and None,
+    }
     table = measure.ratios(measure.interleaved(variants, options.rounds), "known")
     measure.show(table)
     assert inferred.contexts is not None and inferred.contexts.contexts == 1

@@ -26,7 +26,9 @@ def main() -> None:
         if row["density"] is not None:
             name = f"{row['method']}, {row['stream'].removesuffix('-mnist')}"
             for title, value in zip(
-                curves, (100 * row["continual_accuracy"], 100 * row["forgetting_rate"], row["of_plain"]), strict=True
+                curves,
+                (100 * row["continual_accuracy"], 100 * row["forgetting_rate"], row["of_plain"]),
+                strict=True,
             ):
                 curves[title].setdefault(name, []).append((row["density"], value))
     lines(curves, "density", DOCS / "density")

@@ -2,7 +2,8 @@
 
     python benchmarks/full_width_step.py [--rounds 60]
 
-784-2000-2000-10, batches of 1000, Adam. Both views, with availabilities below 1, so that every update is really scaled.
+784-2000-2000-10, batches of 1000, Adam. Both views, with availabilities below 1, so that every
+update is really scaled.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ import measure
 
 def network() -> nn.Sequential:
     torch.manual_seed(0)
-    return nn.Sequential(nn.Linear(784, 2000), nn.ReLU(), nn.Linear(2000, 2000), nn.ReLU(), nn.Linear(2000, 10))
+    return nn.Sequential(
+        nn.Linear(784, 2000), nn.ReLU(), nn.Linear(2000, 2000), nn.ReLU(), nn.Linear(2000, 10)
+    )
 
 
 def main() -> None:

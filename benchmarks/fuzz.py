@@ -1,13 +1,15 @@
 """Mutated files, read as a user's would be: each must be read or refused in a sentence that names it, fast and in little memory.
 
-    python benchmarks/fuzz.py                          100,000 files and 20,000 states, with a record
-    python benchmarks/fuzz.py --inputs 2000 --dry      fewer, and no record
+    python benchmarks/fuzz.py                          100,000 files and 20,000 states, with a
+    record python benchmarks/fuzz.py --inputs 2000 --dry      fewer, and no record
 
-A refusal is a ValueError or OSError whose message has the file's name in it. Anything else is a failure: another exception, more
-than ten seconds, more memory than the bound, or a checkpoint that is read as other than what was written. --keep has such inputs.
+A refusal is a ValueError or OSError whose message has the file's name in it. Anything else is a
+failure: another exception, more than ten seconds, more memory than the bound, or a checkpoint that
+is read as other than what was written. --keep has such inputs.
 
-States are checkpoints that pass every sha256 and hold something else (benchmarks/fuzz_states.py). They are gone on with in other
-processes, since what does not fit may end the whole process: that is a failure too.
+States are checkpoints that pass every sha256 and hold something else (benchmarks/fuzz_states.py).
+They are gone on with in other processes, since what does not fit may end the whole process: that is
+a failure too.
 """
 
 from __future__ import annotations
@@ -98,7 +100,10 @@ def targets() -> list[Target]:
     state = {
         "specification": {"stream": "own:data", "seed": 0},
         "position": {"task": 1, "step": 3, "identities": [0, 1]},
-        "learner": {"model": {"weight": torch.arange(6.0).reshape(2, 3), "on": torch.tensor([True])}, "state": {0: torch.zeros(2)}},
+        "learner": {
+            "model": {"weight": torch.arange(6.0).reshape(2, 3), "on": torch.tensor([True])},
+            "state": {0: torch.zeros(2)},
+        },
     }
     checkpoint.save(state, folder / "x")
     record = Record("run", {"seed": 3}, {"name": "mnist"}, tasks=["a", "b"], contexts=[0, 1])
@@ -112,20 +117,38 @@ def targets() -> list[Target]:
     np.savez(arrays, x_train=x, y_train=y, x_test=x, y_test=y)
     np.savez_compressed(packed, x_train=x, y_train=y, x_test=x, y_test=y)
     rows = [
-        {"task": "a", "split": part, "features": x[n].tolist(), "label": int(y[n])} for n in range(12) for part in ("train", "test")
+        {"task": "a", "split": part, "features": x[n].tolist(), "label": int(y[n])}
+        for n in range(12)
+        for part in ("train", "test")
     ]
     lines = "\n".join(json.dumps(row) for row in rows).encode()
     images = draw.integers(0, 256, (5, 4, 4)).astype(np.uint8)
     sources.write_idx(folder / "idx", images)
     pixels, fine, coarse = draw.integers(0, 256, (2, 3072)).astype(np.uint8), [5, 99], [1, 19]
-    binary = b"".join(bytes([c, f]) + p.tobytes() for p, f, c in zip(pixels, fine, coarse, strict=True))
-    pickled = {b"data": pixels, b"fine_labels": fine, b"coarse_labels": coarse, b"filenames": [b"a.png", b"b.png"]}
+    binary = b"".join(
+        bytes([c, f]) + p.tobytes() for p, f, c in zip(pixels, fine, coarse, strict=True)
+    )
+    pickled = {
+        b"data": pixels,
+        b"fine_labels": fine,
+        b"coarse_labels": coarse,
+        b"filenames": [b"a.png", b"b.png"],
+    }
     pickles = [pickle.dumps(pickled, protocol) for protocol in (3, 4)]
     return [
-        Target("checkpoint.safetensors", [(folder / "x").read_bytes()], checkpoint.load, checkpoint.load(folder / "x")),
+        Target(
+            "checkpoint.safetensors",
+            [(folder / "x").read_bytes()],
+            checkpoint.load,
+            checkpoint.load(folder / "x"),
+        ),
         Target("record.json", [(folder / "record.json").read_bytes()], Record.load),
         Target("specification.toml", [(folder / "spec.toml").read_bytes()], Specification.load),
-        Target("own/task.npz", [arrays.getvalue(), packed.getvalue()], lambda path: streams.own(path.parent)),
+        Target(
+            "own/task.npz",
+            [arrays.getvalue(), packed.getvalue()],
+            lambda path: streams.own(path.parent),
+        ),
         Target("own.jsonl", [lines], streams.own),
         Target("own.jsonl.gz", [gzip.compress(lines, mtime=0)], streams.own),
         Target("idx", [(folder / "idx").read_bytes()], sources.read_idx),
@@ -140,7 +163,11 @@ def mutated(content: bytes, draw: random.Random) -> bytes:
     held = bytearray(content)
     for _ in range(draw.choice((1, 1, 2, 4))):
         # Half of all changes near the beginning, where headers are.
-        place = draw.randrange(len(held) + 1) if draw.random() < 0.5 else draw.randrange(min(len(held), 200) + 1)
+        place = (
+            draw.randrange(len(held) + 1)
+            if draw.random() < 0.5
+            else draw.randrange(min(len(held), 200) + 1)
+        )
         length = draw.choice((1, 1, 2, 4, 8, 64, 1000))
         kind = draw.randrange(8)
         if kind == 0 and place < len(held):
@@ -155,7 +182,9 @@ def mutated(content: bytes, draw: random.Random) -> bytes:
             other = draw.randrange(len(held) + 1)
             held[place : place + length] = held[other : other + length]
         elif kind == 5:
-            held[place : place + 8] = draw.choice((1, 1 << 31, (1 << 32) - 1, 1 << 62)).to_bytes(8, draw.choice(("little", "big")))
+            held[place : place + 8] = draw.choice((1, 1 << 31, (1 << 32) - 1, 1 << 62)).to_bytes(
+                8, draw.choice(("little", "big"))
+            )
         elif kind == 6:
             held[place : place + draw.choice((0, length))] = draw.choice(STRANGE)
         else:
@@ -194,12 +223,22 @@ def attempt(target: Target, path: Path, content: bytes) -> str:
         return f"{type(error).__name__}: {str(error)[:200]}"
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
-    return "read" if target.exact is None or same(found, target.exact) else "read, but not as it was written"
+    return (
+        "read"
+        if target.exact is None or same(found, target.exact)
+        else "read, but not as it was written"
+    )
 
 
 def states(name: str, count: int, seed: int, folder: Path) -> dict[str, Any]:
     """Go on with so many changed states of a variant; a process that dies is followed by another one, from the next input on."""
-    row: dict[str, Any] = {"target": f"state of {name}", "inputs": count, "read": 0, "refused": 0, "failed": 0}
+    row: dict[str, Any] = {
+        "target": f"state of {name}",
+        "inputs": count,
+        "read": 0,
+        "refused": 0,
+        "failed": 0,
+    }
     begin, first, slowest, note = time.monotonic(), 0, 0.0, folder / "note"
     while first < count:
         words = [
@@ -215,7 +254,9 @@ def states(name: str, count: int, seed: int, folder: Path) -> dict[str, Any]:
             str(note),
         ]
         script = Path(__file__).parent / "fuzz_states.py"
-        done = subprocess.run([sys.executable, str(script), *words], stdout=subprocess.PIPE, text=True)
+        done = subprocess.run(
+            [sys.executable, str(script), *words], stdout=subprocess.PIPE, text=True
+        )
         if done.returncode not in (0, 1) or not done.stdout.strip():
             died = int(note.read_text())
             print(f"{name} input {died}: the process died with {done.returncode}", flush=True)
@@ -230,7 +271,9 @@ def states(name: str, count: int, seed: int, folder: Path) -> dict[str, Any]:
 
 
 def megabytes() -> float:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1 << 20 if sys.platform == "darwin" else 1 << 10)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (
+        1 << 20 if sys.platform == "darwin" else 1 << 10
+    )
 
 
 def _too_long(number: int, frame: Any) -> None:
@@ -247,7 +290,9 @@ def main() -> int:
     options = parser.parse_args()
     signal.signal(signal.SIGALRM, _too_long)
     rows, failures = [], 0
-    with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as folder:
+    with tempfile.TemporaryDirectory(
+        dir="/dev/shm" if Path("/dev/shm").is_dir() else None
+    ) as folder:
         everything = targets()
         before = megabytes()
         for target in everything:
@@ -260,29 +305,59 @@ def main() -> int:
             slowest, begin = 0.0, time.monotonic()
             for n in range(-(-options.inputs // len(everything))):
                 sample = draw.choice(target.samples)
-                content = other_values(sample, draw) if sample.startswith(b"{") and draw.random() < 0.5 else mutated(sample, draw)
+                content = (
+                    other_values(sample, draw)
+                    if sample.startswith(b"{") and draw.random() < 0.5
+                    else mutated(sample, draw)
+                )
                 start = time.monotonic()
                 outcome = attempt(target, path, content)
                 slowest = max(slowest, time.monotonic() - start)
                 outcomes[outcome if outcome in ("read", "refused") else "failed"] += 1
                 if outcome not in ("read", "refused"):
                     options.keep.mkdir(parents=True, exist_ok=True)
-                    (options.keep / f"{target.name.replace('/', '-')}-{options.seed}-{n}").write_bytes(content)
+                    (
+                        options.keep / f"{target.name.replace('/', '-')}-{options.seed}-{n}"
+                    ).write_bytes(content)
                     print(f"{target.name} input {n}: {outcome}", flush=True)
             path.unlink()
             failures += outcomes["failed"]
-            row = {"target": target.name, "inputs": outcomes.total(), **{k: outcomes[k] for k in ("read", "refused", "failed")}}
-            rows.append(row | {"seconds": round(time.monotonic() - begin, 1), "slowest": round(slowest, 4)})
+            row = {
+                "target": target.name,
+                "inputs": outcomes.total(),
+                **{k: outcomes[k] for k in ("read", "refused", "failed")},
+            }
+            rows.append(
+                row | {"seconds": round(time.monotonic() - begin, 1), "slowest": round(slowest, 4)}
+            )
             print(rows[-1], flush=True)
         grown = megabytes() - before
         for name in fuzz_states.VARIANTS:
-            rows.append(states(name, -(-options.states // len(fuzz_states.VARIANTS)), options.seed, Path(folder)))
+            rows.append(
+                states(
+                    name,
+                    -(-options.states // len(fuzz_states.VARIANTS)),
+                    options.seed,
+                    Path(folder),
+                )
+            )
             failures += rows[-1]["failed"]
             print(rows[-1], flush=True)
-    print(f"{sum(row['inputs'] for row in rows)} inputs, {failures} failures, {grown:.0f} MB more at most than before the first")
+    print(
+        f"{sum(row['inputs'] for row in rows)} inputs, {failures} failures, {grown:.0f} MB more at most than before the first"
+    )
     if not options.dry:
-        settings = {"seed": options.seed, "seconds at most": SECONDS, "megabytes at most": MEGABYTES}
-        measure.write("fuzz", settings, {"targets": rows, "megabytes": round(grown, 1)}, "python benchmarks/fuzz.py")
+        settings = {
+            "seed": options.seed,
+            "seconds at most": SECONDS,
+            "megabytes at most": MEGABYTES,
+        }
+        measure.write(
+            "fuzz",
+            settings,
+            {"targets": rows, "megabytes": round(grown, 1)},
+            "python benchmarks/fuzz.py",
+        )
     return int(bool(failures) or grown > MEGABYTES)
 
 

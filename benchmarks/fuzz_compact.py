@@ -4,15 +4,18 @@
     python benchmarks/fuzz_compact.py --networks 100 --dry     fewer, and no record
     python benchmarks/fuzz_compact.py --only 1234              one of them, with what differs
 
-Networks count once they have learned in a sub-network and at full width. Those in which nothing can be narrowed, and options that
-are refused at full width too, are counted apart and drawn in addition.
+Networks count once they have learned in a sub-network and at full width. Those in which nothing can
+be narrowed, and options that are refused at full width too, are counted apart and drawn in
+addition.
 
-Every network, method, optimizer and order of contexts is drawn from the number of the trial alone. Both learners see the same
-batches in float64. Compared are all parameters, both availabilities of everything, and the outputs in every context.
+Every network, method, optimizer and order of contexts is drawn from the number of the trial alone.
+Both learners see the same batches in float64. Compared are all parameters, both availabilities of
+everything, and the outputs in every context.
 
-Some networks turn rounding errors into numbers of their own: where a gradient is zero but for rounding, relevance normalises it.
-Where two learners differ, a third learns at full width from the same batches in reverse order of their samples, which is the same
-mathematics: if that differs as well, rounding decides and not the sub-network.
+Some networks turn rounding errors into numbers of their own: where a gradient is zero but for
+rounding, relevance normalises it. Where two learners differ, a third learns at full width from the
+same batches in reverse order of their samples, which is the same mathematics: if that differs as
+well, rounding decides and not the sub-network.
 """
 
 from __future__ import annotations
@@ -50,7 +53,8 @@ ACTIVATIONS: list[Callable[[int], nn.Module]] = [
     lambda units: nn.SiLU(),
     lambda units: nn.ELU(),
 ]
-# Steps that are Lipschitz in the gradient, or nearly: eps keeps rounding errors from becoming whole steps.
+# Steps that are Lipschitz in the gradient, or nearly: eps keeps rounding errors from becoming whole
+# steps.
 OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
     "sgd": partial(torch.optim.SGD, lr=0.05),
     "momentum": partial(torch.optim.SGD, lr=0.02, momentum=0.9),
@@ -112,8 +116,13 @@ def linear(draw: random.Random, inputs: int, units: int, *, bias: bool = True) -
 def dense(draw: random.Random, inputs: int) -> tuple[list[nn.Module], int]:
     layers: list[nn.Module] = []
     for _ in range(draw.randint(1, 3)):
-        units, kind, norm = draw.choice([1, 3, 8, 16, 24]), draw.random(), draw.choice([None, None, "batch", "layer"])
-        # In front of a batch norm the gradient of a bias is rounding error alone, and so would its availability be.
+        units, kind, norm = (
+            draw.choice([1, 3, 8, 16, 24]),
+            draw.random(),
+            draw.choice([None, None, "batch", "layer"]),
+        )
+        # In front of a batch norm the gradient of a bias is rounding error alone, and so would its
+        # availability be.
         last = partial(linear, draw, bias=norm != "batch")
         if kind < 0.15:
             layer: nn.Module = Branches(last(inputs, units), last(inputs, units), summed=True)
@@ -121,16 +130,27 @@ def dense(draw: random.Random, inputs: int) -> tuple[list[nn.Module], int]:
             layer = Branches(last(inputs, units), last(inputs, units), summed=False)
             units *= 2
         elif kind < 0.4:
-            inside = nn.Sequential(linear(draw, inputs, units), draw.choice(ACTIVATIONS)(units), last(units, inputs))
+            inside = nn.Sequential(
+                linear(draw, inputs, units), draw.choice(ACTIVATIONS)(units), last(units, inputs)
+            )
             layer, units = Residual(inside), inputs
         elif kind < 0.5:
-            layer = Functional(linear(draw, inputs, units), draw.choice([torch.relu, torch.tanh, nn.functional.gelu]))
+            layer = Functional(
+                linear(draw, inputs, units),
+                draw.choice([torch.relu, torch.tanh, nn.functional.gelu]),
+            )
         else:
             layer = last(inputs, units)
         layers.append(layer)
         if norm == "batch":
-            layers.append(nn.BatchNorm1d(units, affine=draw.random() < 0.5, track_running_stats=draw.random() < 0.8))
-        elif norm == "layer" and units > 1:  # of one unit it leaves a constant, and nothing before it would have a gradient
+            layers.append(
+                nn.BatchNorm1d(
+                    units, affine=draw.random() < 0.5, track_running_stats=draw.random() < 0.8
+                )
+            )
+        elif (
+            norm == "layer" and units > 1
+        ):  # of one unit it leaves a constant, and nothing before it would have a gradient
             layers.append(nn.LayerNorm(units))
         layers.append(draw.choice(ACTIVATIONS)(units))
         inputs = units
@@ -203,7 +223,12 @@ def learned(number: int, *, compact: bool, reverse: bool = False) -> gateon.Lear
     draw = random.Random(number)
     torch.manual_seed(number)
     model, with_method = network(draw), method(draw)
-    learner = gateon.Learner(model, optimizer=OPTIMIZERS[draw.choice(list(OPTIMIZERS))], method=with_method, compact=compact)
+    learner = gateon.Learner(
+        model,
+        optimizer=OPTIMIZERS[draw.choice(list(OPTIMIZERS))],
+        method=with_method,
+        compact=compact,
+    )
     samples, generator = draw.choice([1, 2, 7, 16]), torch.Generator().manual_seed(number)
     if any("Norm" in type(module).__name__ for module in model.modules()):
         samples = max(samples, 7)  # one sample has no variance, and two have hardly any
@@ -211,7 +236,9 @@ def learned(number: int, *, compact: bool, reverse: bool = False) -> gateon.Lear
         for _ in range(draw.randint(3, 8)):
             x = torch.randn(samples, INPUTS, generator=generator, dtype=torch.float64)
             y = torch.randint(0, CLASSES, (samples,), generator=generator)
-            learner.observe(x.flip(0) if reverse else x, y.flip(0) if reverse else y, context=context)
+            learner.observe(
+                x.flip(0) if reverse else x, y.flip(0) if reverse else y, context=context
+            )
     return learner
 
 
@@ -220,14 +247,22 @@ def compared(number: int, whole: gateon.Learner, part: gateon.Learner) -> dict[s
     found: dict[str, float] = {}
     pairs = {
         f"parameter {n}": (a, b)
-        for (n, a), (_, b) in zip(whole.model.named_parameters(), part.model.named_parameters(), strict=True)
+        for (n, a), (_, b) in zip(
+            whole.model.named_parameters(), part.model.named_parameters(), strict=True
+        )
     }
     ours, theirs = whole.method.state_dict(), part.method.state_dict()
-    pairs |= {f"state {name}": (ours[name].double(), theirs[name].double()) for name in ours.keys() | theirs.keys()}
+    pairs |= {
+        f"state {name}": (ours[name].double(), theirs[name].double())
+        for name in ours.keys() | theirs.keys()
+    }
     gates = gateon.gates_of(whole.model)
     assert gates is not None
     x = torch.randn(5, INPUTS, generator=torch.Generator().manual_seed(number), dtype=torch.float64)
-    pairs |= {f"outputs {k}": (whole.predict(x, k).double(), part.predict(x, k).double()) for k in range(gates.contexts)}
+    pairs |= {
+        f"outputs {k}": (whole.predict(x, k).double(), part.predict(x, k).double())
+        for k in range(gates.contexts)
+    }
     for name, (a, b) in pairs.items():
         if not (torch.isfinite(a).all() and torch.isfinite(b).all()):
             found[name] = float("inf")
@@ -251,8 +286,18 @@ def trial(number: int) -> dict[str, Any]:
         part = learned(number, compact=True)
         found = compared(number, whole, part)
         where = max(found, key=found.__getitem__)
-        outcome = "differs" if found[where] > ALLOWED else "equal" if part.is_compact else "equal, nothing to narrow"
-        if outcome == "differs" and max(compared(number, whole, learned(number, compact=False, reverse=True)).values()) > ALLOWED:
+        outcome = (
+            "differs"
+            if found[where] > ALLOWED
+            else "equal"
+            if part.is_compact
+            else "equal, nothing to narrow"
+        )
+        if (
+            outcome == "differs"
+            and max(compared(number, whole, learned(number, compact=False, reverse=True)).values())
+            > ALLOWED
+        ):
             outcome = "rounding decides"
     except Exception:
         return {"number": number, "outcome": "crashed", "reason": traceback.format_exc()}
@@ -283,19 +328,27 @@ def main() -> int:
             for outcome in seen:
                 if outcome["outcome"] in ("differs", "crashed", "rounding decides"):
                     print(outcome, flush=True)
-            print(f"{len(outcomes)} drawn, {counts['equal']} equal, {time.perf_counter() - start:.0f} s", flush=True)
+            print(
+                f"{len(outcomes)} drawn, {counts['equal']} equal, {time.perf_counter() - start:.0f} s",
+                flush=True,
+            )
     reasons = Counter(
         re.sub(r"'[\d.a-z]*\d[\d.a-z]*'", "...", outcome["reason"].split(":")[0])
         for outcome in outcomes
         if outcome["outcome"] == "refused"
     )
-    worst = max((o["difference"] for o in outcomes if o["outcome"].startswith(("equal", "differs"))), default=0.0)
+    worst = max(
+        (o["difference"] for o in outcomes if o["outcome"].startswith(("equal", "differs"))),
+        default=0.0,
+    )
     result = {
         "drawn": len(outcomes),
         "outcomes": dict(counts),
         "greatest difference": worst,
         "refused because": dict(reasons),
-        "rounding decides": [outcome for outcome in outcomes if outcome["outcome"] == "rounding decides"],
+        "rounding decides": [
+            outcome for outcome in outcomes if outcome["outcome"] == "rounding decides"
+        ],
     }
     print(result)
     if not options.dry:

@@ -2,8 +2,9 @@
 
     python benchmarks/fuzz_states.py --inputs 300 --variants n-gateon        in this process
 
-Each must go on for a step or be refused in a sentence that names the file. Code that is not Python's may end the whole process:
-benchmarks/fuzz.py runs this one in others, and counts those that die.
+Each must go on for a step or be refused in a sentence that names the file. Code that is not
+Python's may end the whole process: benchmarks/fuzz.py runs this one in others, and counts those
+that die.
 """
 
 from __future__ import annotations
@@ -56,10 +57,36 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "lamol": {"steps": 3},
 }
 VALUES = (
-    *(None, True, False, -1, 0, 1, 3, 2**31, 2**40, 2**62, 10**30, -0.5, 0.5, 1e308, float("nan"), float("inf")),
+    *(
+        None,
+        True,
+        False,
+        -1,
+        0,
+        1,
+        3,
+        2**31,
+        2**40,
+        2**62,
+        10**30,
+        -0.5,
+        0.5,
+        1e308,
+        float("nan"),
+        float("inf"),
+    ),
     *("", "x", "lr", [], {}, [[]], [None], {"a": 1}, [0] * 50, {0: 1}, [[0.5]] * 9),
 )
-KINDS = (torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.uint8, torch.bool)
+KINDS = (
+    torch.float64,
+    torch.float32,
+    torch.float16,
+    torch.bfloat16,
+    torch.int64,
+    torch.int32,
+    torch.uint8,
+    torch.bool,
+)
 
 
 class Stops(Quiet):
@@ -91,7 +118,9 @@ def texts() -> Stream:
         draw = torch.Generator().manual_seed(10 * k + len(part))
         y = torch.randint(0, 2, (30,), generator=draw)
         return Split(
-            torch.cat([(y + 1)[:, None], torch.randint(3, 20, (30, 5), generator=draw)], 1), y, lengths=torch.full((30,), 6)
+            torch.cat([(y + 1)[:, None], torch.randint(3, 20, (30, 5), generator=draw)], 1),
+            y,
+            lengths=torch.full((30,), 6),
         )
 
     settings = {"stream": "texts"}
@@ -114,7 +143,9 @@ def language_model() -> Any:
         "eos_token_id": None,
     }
     model = GPT2LMHeadModel(GPT2Config(**sizes))
-    return Lamol(model, optimizer=partial(torch.optim.AdamW, lr=1e-3), samples=30, classes=2, share=0.5)
+    return Lamol(
+        model, optimizer=partial(torch.optim.AdamW, lr=1e-3), samples=30, classes=2, share=0.5
+    )
 
 
 class Target:
@@ -125,7 +156,9 @@ class Target:
         own = {"stream": f"own:{tasks(folder / 'data').relative_to(folder)}"}
         self.asked = Specification(**own | SMALL | VARIANTS[name])
         self.stream = texts() if name == "lamol" else self.asked.make_stream()
-        self.make = language_model if name == "lamol" else lambda: self.asked.make_learner(self.stream)
+        self.make = (
+            language_model if name == "lamol" else lambda: self.asked.make_learner(self.stream)
+        )
         self.out = folder / name
         self.go(Stops(self.asked.steps + 2))
         (self.path,) = checkpoints(self.out)[:1]
@@ -155,7 +188,11 @@ class Target:
             return "takes too long"
         except (ValueError, FloatingPointError) as error:
             told = str(error)
-            return "refused" if self.path.name in told and "\n" not in told else f"does not name the file: {told}"
+            return (
+                "refused"
+                if self.path.name in told and "\n" not in told
+                else f"does not name the file: {told}"
+            )
         except BaseException as error:
             return f"{type(error).__name__}: {str(error)[:200]}"
         finally:
@@ -165,7 +202,13 @@ class Target:
 
 def places(value: Any) -> Iterator[tuple[Any, Any]]:
     """Every table or list in a state with each of its keys."""
-    keys = list(value) if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
+    keys = (
+        list(value)
+        if isinstance(value, dict)
+        else range(len(value))
+        if isinstance(value, list)
+        else ()
+    )
     for key in keys:
         yield value, key
         yield from places(value[key])
@@ -177,10 +220,16 @@ def other_tensor(tensor: torch.Tensor, draw: random.Random) -> torch.Tensor:
     shape = list(tensor.shape)
     if kind == 0 and shape:  # longer or shorter along one axis
         axis = draw.randrange(len(shape))
-        shape[axis] = max(0, draw.choice((shape[axis] - 1, shape[axis] + 1, 2 * shape[axis], 0, 1, 1000)))
+        shape[axis] = max(
+            0, draw.choice((shape[axis] - 1, shape[axis] + 1, 2 * shape[axis], 0, 1, 1000))
+        )
         return torch.zeros(shape, dtype=tensor.dtype)
     if kind == 1:
-        return tensor.reshape(draw.choice(([-1], [1, *shape], [*shape, 1], shape[::-1]))) if tensor.numel() else torch.zeros(3)
+        return (
+            tensor.reshape(draw.choice(([-1], [1, *shape], [*shape, 1], shape[::-1])))
+            if tensor.numel()
+            else torch.zeros(3)
+        )
     if kind == 2:
         return tensor.to(draw.choice(KINDS))
     if kind == 3:
@@ -190,7 +239,11 @@ def other_tensor(tensor: torch.Tensor, draw: random.Random) -> torch.Tensor:
         at = draw.randrange(len(changed))
         value = draw.choice((0, 1, -1, 7, 1000, 2**31, 2**62, 1e30, float("nan"), float("inf")))
         if tensor.is_floating_point() or isinstance(value, int):
-            changed[at] = min(value, torch.iinfo(tensor.dtype).max) if tensor.dtype in (torch.uint8, torch.int64) else value
+            changed[at] = (
+                min(value, torch.iinfo(tensor.dtype).max)
+                if tensor.dtype in (torch.uint8, torch.int64)
+                else value
+            )
         else:
             changed[at] = 3
     return changed.reshape(shape)
@@ -201,12 +254,20 @@ def mutated(state: dict[str, Any], draw: random.Random) -> dict[str, Any]:
     state = copy.deepcopy(state)
     for _ in range(draw.choice((1, 1, 1, 2, 3))):
         node: Any = state
-        key: Any = draw.choice(["position", "found", "times", "learner", "learner", "learner", "learner", "learner"])
-        while isinstance(node.get(key) if isinstance(node, dict) else node[key], dict | list) and draw.random() < 0.85:
+        key: Any = draw.choice(
+            ["position", "found", "times", "learner", "learner", "learner", "learner", "learner"]
+        )
+        while (
+            isinstance(node.get(key) if isinstance(node, dict) else node[key], dict | list)
+            and draw.random() < 0.85
+        ):
             inner = node[key]
             if not inner:
                 break
-            node, key = inner, draw.choice(list(inner)) if isinstance(inner, dict) else draw.randrange(len(inner))
+            node, key = (
+                inner,
+                draw.choice(list(inner)) if isinstance(inner, dict) else draw.randrange(len(inner)),
+            )
         if key not in node if isinstance(node, dict) else key >= len(node):
             continue
         held, kind = node[key], draw.randrange(8)
@@ -230,7 +291,9 @@ def _too_long(number: int, frame: Any) -> None:
     raise TimeoutError
 
 
-def fuzz(name: str, folder: Path, inputs: range, seed: int, note: Path | None = None) -> dict[str, Any]:
+def fuzz(
+    name: str, folder: Path, inputs: range, seed: int, note: Path | None = None
+) -> dict[str, Any]:
     """Change and go on so many times; how it went. `note` names the input at work, for whoever finds this process dead."""
     signal.signal(signal.SIGALRM, _too_long)
     target = Target(name, folder)
@@ -245,11 +308,17 @@ def fuzz(name: str, folder: Path, inputs: range, seed: int, note: Path | None = 
         outcome = target.attempt(state)
         slowest = max(slowest, time.monotonic() - start)
         known = outcome in ("read", "refused", "cannot be written")
-        outcomes["refused" if outcome == "cannot be written" else outcome if known else "failed"] += 1
+        outcomes[
+            "refused" if outcome == "cannot be written" else outcome if known else "failed"
+        ] += 1
         if not known:
             told.append(f"{name} input {n}: {outcome}")
             print(told[-1], file=sys.stderr, flush=True)
-    return {**{key: outcomes[key] for key in ("read", "refused", "failed")}, "slowest": round(slowest, 4), "told": told}
+    return {
+        **{key: outcomes[key] for key in ("read", "refused", "failed")},
+        "slowest": round(slowest, 4),
+        "told": told,
+    }
 
 
 def main() -> int:
@@ -261,10 +330,14 @@ def main() -> int:
     parser.add_argument("--note", type=Path)
     options = parser.parse_args()
     found = {}
-    with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as folder:
+    with tempfile.TemporaryDirectory(
+        dir="/dev/shm" if Path("/dev/shm").is_dir() else None
+    ) as folder:
         for name in options.variants.split(","):
             inputs = range(options.first, options.first + options.inputs)
-            found[name] = fuzz(name, Path(folder), inputs, options.seed, options.note and options.note.resolve())
+            found[name] = fuzz(
+                name, Path(folder), inputs, options.seed, options.note and options.note.resolve()
+            )
     print(json.dumps(found))
     return int(any(row["failed"] for row in found.values()))
 

@@ -2,7 +2,8 @@
 
     python benchmarks/hf_step.py [--rounds 20]
 
-Batches of 32 texts of 64 tokens, AdamW. Both views, with availabilities below 1, so that every update is really scaled.
+Batches of 32 texts of 64 tokens, AdamW. Both views, with availabilities below 1, so that every
+update is really scaled.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ def main() -> None:
     parser.add_argument("--length", type=int, default=64)
     options = parser.parse_args()
     torch.manual_seed(0)
-    ids = torch.randint(1000, 30000, (options.batch, options.length))  # ids of whole words, none of them padding
+    # ids of whole words, none of them padding
+    ids = torch.randint(1000, 30000, (options.batch, options.length))
     y = torch.randint(0, CLASSES, (options.batch,))
 
     def network():

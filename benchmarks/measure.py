@@ -12,7 +12,9 @@ from typing import Any
 from gateon.runs.record import environment
 
 
-def interleaved(variants: Mapping[str, Callable[[], None]], rounds: int, warm_up: int = 3) -> dict[str, list[float]]:
+def interleaved(
+    variants: Mapping[str, Callable[[], None]], rounds: int, warm_up: int = 3
+) -> dict[str, list[float]]:
     """Seconds of every variant in every round."""
     seconds: dict[str, list[float]] = {name: [] for name in variants}
     for round_ in range(warm_up + rounds):
@@ -30,19 +32,32 @@ def ratios(seconds: Mapping[str, list[float]], base: str) -> dict[str, dict[str,
     for name, values in seconds.items():
         each = [a / b for a, b in zip(values, seconds[base], strict=True)]
         low, middle, high = statistics.quantiles(each, n=4) if len(each) > 1 else each * 3
-        table[name] = {"ratio": middle, "low": low, "high": high, "milliseconds": 1e3 * statistics.median(values)}
+        table[name] = {
+            "ratio": middle,
+            "low": low,
+            "high": high,
+            "milliseconds": 1e3 * statistics.median(values),
+        }
     return table
 
 
 def show(table: Mapping[str, Mapping[str, float]]) -> None:
     print(f"{'':44} {'ratio':>7}  {'quartiles':>15}  {'ms':>8}")
     for name, row in table.items():
-        print(f"{name:44} {row['ratio']:7.3f}  {row['low']:7.3f}-{row['high']:7.3f}  {row['milliseconds']:8.2f}")
+        print(
+            f"{name:44} {row['ratio']:7.3f}  {row['low']:7.3f}-{row['high']:7.3f}  {row['milliseconds']:8.2f}"
+        )
 
 
 def write(name: str, settings: Mapping[str, Any], result: Any, command: str) -> None:
     path = Path(__file__).parent.parent / "results" / name / "record.json"
     path.parent.mkdir(parents=True, exist_ok=True)
-    record = {"name": name, "command": command, "settings": settings, "environment": environment(), "result": result}
+    record = {
+        "name": name,
+        "command": command,
+        "settings": settings,
+        "environment": environment(),
+        "result": result,
+    }
     path.write_text(json.dumps(record, indent=1) + "\n")
     print(f"written to {path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path}")

@@ -2,8 +2,8 @@
 
     python benchmarks/penalty_step.py [--rounds 60]
 
-784-2000-2000-10, batches of 1000 and of 256, Adam, a step of `Learner` each. How long EWC takes for the Fisher information at the
-end of a task of 2000 samples is measured apart.
+784-2000-2000-10, batches of 1000 and of 256, Adam, a step of `Learner` each. How long EWC takes for
+the Fisher information at the end of a task of 2000 samples is measured apart.
 """
 
 from __future__ import annotations
@@ -30,7 +30,11 @@ def second_task(make: Callable[[], Method], batch: int) -> tuple[Callable[[], An
     """A step with a past to hold on to, and how long the end of the first task took."""
     torch.manual_seed(0)
     x, y = torch.rand(2000, 784), torch.randint(0, 10, (2000,))
-    learner = Learner(mlp(784, (2000, 2000), 10, norm="none"), optimizer=partial(torch.optim.Adam, lr=1e-3), method=make())
+    learner = Learner(
+        mlp(784, (2000, 2000), 10, norm="none"),
+        optimizer=partial(torch.optim.Adam, lr=1e-3),
+        method=make(),
+    )
     learner.observe(x[:batch], y[:batch], context=0)
     start = time.perf_counter()
     learner.end_task(0, [(x, y)])
@@ -45,10 +49,18 @@ def main() -> None:
     for batch in (1000, 256):
         steps = {name: second_task(make, batch) for name, make in METHODS.items()}
         ends |= {name: seconds for name, (_, seconds) in steps.items()}
-        table = measure.ratios(measure.interleaved({name: step for name, (step, _) in steps.items()}, options.rounds), "plain")
+        table = measure.ratios(
+            measure.interleaved({name: step for name, (step, _) in steps.items()}, options.rounds),
+            "plain",
+        )
         result |= {f"{name}, batches of {batch}": row for name, row in table.items()}
     measure.show(result)
-    settings = {"network": "784-2000-2000-10", "optimizer": "Adam", "rounds": options.rounds, "seconds at the end of a task": ends}
+    settings = {
+        "network": "784-2000-2000-10",
+        "optimizer": "Adam",
+        "rounds": options.rounds,
+        "seconds at the end of a task": ends,
+    }
     measure.write("penalty-step", settings, result, "python benchmarks/penalty_step.py")
 
 

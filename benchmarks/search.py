@@ -2,8 +2,8 @@
 
     python benchmarks/search.py permuted-mnist per-parameter
 
-784-2000-2000-10, five tasks of 250 batches of 1000 (or as many images in other batches), full MNIST, one seed. Rows that are in the
-record already are not run again.
+784-2000-2000-10, five tasks of 250 batches of 1000 (or as many images in other batches), full
+MNIST, one seed. Rows that are in the record already are not run again.
 """
 
 from __future__ import annotations
@@ -108,7 +108,14 @@ class Noise(nn.Module):
 
 
 def network(setting: Setting) -> nn.Sequential:
-    made = mlp(784, (2000, 2000), 10, norm=setting.norm, affine=setting.affine, unit_length=setting.unit_length)
+    made = mlp(
+        784,
+        (2000, 2000),
+        10,
+        norm=setting.norm,
+        affine=setting.affine,
+        unit_length=setting.unit_length,
+    )
     layers: list[nn.Module] = []
     for module in made:
         layers.append(module)
@@ -124,7 +131,9 @@ def factor(setting: Setting, step: int) -> float:
     if step < setting.warm_up:
         return (step + 1) / setting.warm_up
     left = 1 - (step - setting.warm_up) / (setting.steps - setting.warm_up)
-    return {"cosine": 0.5 - 0.5 * math.cos(math.pi * left), "linear": left, "constant": 1.0}[setting.schedule]
+    return {"cosine": 0.5 - 0.5 * math.cos(math.pi * left), "linear": left, "constant": 1.0}[
+        setting.schedule
+    ]
 
 
 def measured(stream: str, setting: Setting, tasks: int) -> dict[str, float]:
@@ -132,7 +141,11 @@ def measured(stream: str, setting: Setting, tasks: int) -> dict[str, float]:
     made = open_stream(stream, tasks=tasks, seed=0, data="mnist")
     model = network(setting)
     first = next(name for name, module in model.named_modules() if isinstance(module, nn.ReLU))
-    density = setting.density if setting.first_density is None else {first: setting.first_density, "*": setting.density}
+    density = (
+        setting.density
+        if setting.first_density is None
+        else {first: setting.first_density, "*": setting.density}
+    )
     method = GateON(
         per=setting.per,
         rate=setting.rate,
@@ -170,7 +183,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("stream", choices=("permuted-mnist", "rotated-mnist", "shuffled-mnist"))
     parser.add_argument("view", choices=("per-unit", "per-parameter"))
-    parser.add_argument("--only", help="vary these only, separated by commas; combined: several at once")
+    parser.add_argument(
+        "--only", help="vary these only, separated by commas; combined: several at once"
+    )
     parser.add_argument("--tasks", type=int, default=5)
     options = parser.parse_args()
     unit = options.view == "per-unit"
@@ -181,14 +196,26 @@ def main() -> None:
     wanted = {"base": base}
     for field, values in VARIED.items():
         if options.only is None or field in options.only.split(","):
-            wanted |= {f"{field} {value}": replace(base, **{field: value}) for value in values if value != getattr(base, field)}
+            wanted |= {
+                f"{field} {value}": replace(base, **{field: value})
+                for value in values
+                if value != getattr(base, field)
+            }
     if options.only is None or "combined" in options.only.split(","):
         wanted |= {label: replace(base, **changes) for label, changes in COMBINED.items()}
     for label, setting in wanted.items():
-        if any(row["label"] == label for row in rows) or (label.startswith("relevance") and not unit):
+        if any(row["label"] == label for row in rows) or (
+            label.startswith("relevance") and not unit
+        ):
             continue
         rows.append({"label": label} | measured(options.stream, setting, options.tasks))
-        print({key: round(value, 4) if isinstance(value, float) else value for key, value in rows[-1].items()}, flush=True)
+        print(
+            {
+                key: round(value, 4) if isinstance(value, float) else value
+                for key, value in rows[-1].items()
+            },
+            flush=True,
+        )
         settings = {
             "tasks": options.tasks,
             "steps": base.steps,
@@ -197,7 +224,9 @@ def main() -> None:
             "part": "validation",
             "seed": 0,
         }
-        command = f"python benchmarks/search.py {options.stream} {options.view} --tasks {options.tasks}"
+        command = (
+            f"python benchmarks/search.py {options.stream} {options.view} --tasks {options.tasks}"
+        )
         measure.write(name, settings | {"base": vars(base)}, rows, command)
 
 

@@ -5,8 +5,8 @@
     python benchmarks/search_convolution.py cifar-methods
     python benchmarks/search_convolution.py cnn
 
-The first tasks of the stream, one seed; cifar and cnn with fewer steps than the tables. Trials that are in the record already
-are not run again.
+The first tasks of the stream, one seed; cifar and cnn with fewer steps than the tables. Trials that
+are in the record already are not run again.
 """
 
 from __future__ import annotations
@@ -92,7 +92,19 @@ STEEP = {"start": 0.9, "steepness": 10.0}
 PER_UNIT = {"method": "n-gateon", "rate": "group3*=0.02,head=0.02,*=0.3"}
 WIDER = {**PER_UNIT, "widen": 40, "density": 0.05}
 HEIRS = {"inherit": True, "shared": None}
-ALONE = dict.fromkeys(("density", "start", "steepness", "shared", "rescale", "rate", "epsilon", "obstruct_head", "prefer"))
+ALONE = dict.fromkeys(
+    (
+        "density",
+        "start",
+        "steepness",
+        "shared",
+        "rescale",
+        "rate",
+        "epsilon",
+        "obstruct_head",
+        "prefer",
+    )
+)
 ALONE |= {"method": "isolated", "heads": "shared", "widen": 2}
 TRIALS: dict[str, dict[str, dict[str, Any]]] = {
     "cifar": {
@@ -100,11 +112,32 @@ TRIALS: dict[str, dict[str, dict[str, Any]]] = {
         "lr 0.1": {"lr": 0.1},
         "lr 0.1, rate 0.05, head": {"lr": 0.1, "rate": 0.05, "obstruct_head": True},
         "isolated, lr 0.1": {"method": "isolated", "lr": 0.1, "density": None, "rate": None},
-        "adam 0.005, rate 0.05, head": {"optimizer": "adam", "lr": 5e-3, "rate": 0.05, "obstruct_head": True},
-        "lr 0.1, rate 0.05, head, prefer 3": {"lr": 0.1, "rate": 0.05, "obstruct_head": True, "prefer": 3.0},
-        "lr 0.1, rate 0.05, head, density 0.25": {"lr": 0.1, "rate": 0.05, "obstruct_head": True, "density": 0.25},
+        "adam 0.005, rate 0.05, head": {
+            "optimizer": "adam",
+            "lr": 5e-3,
+            "rate": 0.05,
+            "obstruct_head": True,
+        },
+        "lr 0.1, rate 0.05, head, prefer 3": {
+            "lr": 0.1,
+            "rate": 0.05,
+            "obstruct_head": True,
+            "prefer": 3.0,
+        },
+        "lr 0.1, rate 0.05, head, density 0.25": {
+            "lr": 0.1,
+            "rate": 0.05,
+            "obstruct_head": True,
+            "density": 0.25,
+        },
         "adam 0.005, density 0.75": {"optimizer": "adam", "lr": 5e-3, "density": 0.75},
-        "isolated, adam 0.005": {"method": "isolated", "optimizer": "adam", "lr": 5e-3, "density": None, "rate": None},
+        "isolated, adam 0.005": {
+            "method": "isolated",
+            "optimizer": "adam",
+            "lr": 5e-3,
+            "density": None,
+            "rate": None,
+        },
     },
     "cifar-wide": {
         "base": {},
@@ -115,7 +148,10 @@ TRIALS: dict[str, dict[str, dict[str, Any]]] = {
         "per unit, in a network twice as wide, lr 0.002": {**WIDER, "lr": 2e-3},
         "inheriting": {"inherit": True},
         "inheriting, every task its own units everywhere": HEIRS,
-        "per unit, in a network twice as wide, inheriting, every task its own units everywhere": {**WIDER, **HEIRS},
+        "per unit, in a network twice as wide, inheriting, every task its own units everywhere": {
+            **WIDER,
+            **HEIRS,
+        },
         "inheriting, every task its own units everywhere, lr 0.002": {**HEIRS, "lr": 2e-3},
         "per unit, in a network twice as wide, inheriting, every task its own units everywhere, lr 0.002": {
             **WIDER,
@@ -141,14 +177,23 @@ TRIALS: dict[str, dict[str, dict[str, Any]]] = {
         "gates nearly open, learning faster": STEEP,
         "per parameter, rate 0.1": {"method": "p-gateon", "rate": 0.1},
         "per parameter, rate 0.3": {"method": "p-gateon", "rate": 0.3},
-        "per parameter, rate 0.3, gates nearly open, learning faster": {"method": "p-gateon", "rate": 0.3, **STEEP},
+        "per parameter, rate 0.3, gates nearly open, learning faster": {
+            "method": "p-gateon",
+            "rate": 0.3,
+            **STEEP,
+        },
         "per parameter, rate 0.3, gates nearly open, learning faster, inheriting": {
             "method": "p-gateon",
             "rate": 0.3,
             "inherit": True,
             **STEEP,
         },
-        "isolated, the first task": {"method": "isolated", "density": None, "rate": None, "tasks": 1},
+        "isolated, the first task": {
+            "method": "isolated",
+            "density": None,
+            "rate": None,
+            "tasks": 1,
+        },
     },
 }
 
@@ -172,10 +217,20 @@ def main() -> None:
     path = Path(__file__).parent.parent / "results" / name / "record.json"
     rows = json.loads(path.read_text())["result"] if path.exists() else []
     for label, changes in TRIALS[options.what].items():
-        if any(row["label"] == label for row in rows) or (options.only and label not in options.only.split(";")):
+        if any(row["label"] == label for row in rows) or (
+            options.only and label not in options.only.split(";")
+        ):
             continue
-        rows.append({"label": label, "changes": changes} | measured(Specification(**base | changes)))
-        print({key: round(value, 4) if isinstance(value, float) else value for key, value in rows[-1].items()}, flush=True)
+        rows.append(
+            {"label": label, "changes": changes} | measured(Specification(**base | changes))
+        )
+        print(
+            {
+                key: round(value, 4) if isinstance(value, float) else value
+                for key, value in rows[-1].items()
+            },
+            flush=True,
+        )
         measure.write(name, base, rows, f"python benchmarks/search_convolution.py {options.what}")
 
 

@@ -2,8 +2,9 @@
 
     python benchmarks/search_methods.py [--methods ewc,si] [--streams permuted-mnist]
 
-Network, steps and batch are those of `gateon reproduce comparison --scale cpu`. Trials that are in the record already are not run
-again. What was best goes to src/gateon/reproduce/chosen.py, from where the comparison takes it.
+Network, steps and batch are those of `gateon reproduce comparison --scale cpu`. Trials that are in
+the record already are not run again. What was best goes to src/gateon/reproduce/chosen.py, from
+where the comparison takes it.
 """
 
 from __future__ import annotations
@@ -39,11 +40,23 @@ def _plain(*trials: tuple[float, str]) -> list[Trial]:
 
 
 EWC = _penalty(
-    *((30.0, 2e-3, "context"), (100.0, 2e-3, "context"), (300.0, 2e-3, "context"), (100.0, 5e-3, "context"), (100.0, 3e-3, "none")),
+    *(
+        (30.0, 2e-3, "context"),
+        (100.0, 2e-3, "context"),
+        (300.0, 2e-3, "context"),
+        (100.0, 5e-3, "context"),
+        (100.0, 3e-3, "none"),
+    ),
     *((200.0, 5e-3, "context"), (1000.0, 2e-3, "context")),
 )
 SI = _penalty(
-    *((10.0, 2e-3, "none"), (100.0, 2e-3, "none"), (30.0, 2e-3, "context"), (100.0, 2e-3, "context"), (300.0, 2e-3, "context")),
+    *(
+        (10.0, 2e-3, "none"),
+        (100.0, 2e-3, "none"),
+        (30.0, 2e-3, "context"),
+        (100.0, 2e-3, "context"),
+        (300.0, 2e-3, "context"),
+    ),
     *((100.0, 5e-3, "context"), (1000.0, 2e-3, "context")),
 )
 GATEON = ("lr", "rate", "density")
@@ -57,20 +70,48 @@ MASKS: list[Trial] = [
     {"lr": 1.0, "optimizer": "plain", "strength": 0.1},
 ]
 PLAIN = _plain(
-    *((1e-3, "none"), (3e-3, "none"), (2e-3, "context"), (5e-3, "context"), (1e-2, "context"), (1e-3, "context"), (3e-3, "context"))
+    *(
+        (1e-3, "none"),
+        (3e-3, "none"),
+        (2e-3, "context"),
+        (5e-3, "context"),
+        (1e-2, "context"),
+        (1e-3, "context"),
+        (3e-3, "context"),
+    )
 )
 TOGETHER = _plain(
-    *((1e-3, "none"), (2e-3, "none"), (4e-3, "none"), (8e-3, "none"), (5e-3, "context"), (1.6e-2, "none"), (2e-3, "context"))
+    *(
+        (1e-3, "none"),
+        (2e-3, "none"),
+        (4e-3, "none"),
+        (8e-3, "none"),
+        (5e-3, "context"),
+        (1.6e-2, "none"),
+        (2e-3, "context"),
+    )
 )
 
 TRIALS: dict[str, list[Trial]] = {
     "n-gateon": _grid(
-        *((5e-3, 0.01, 0.25), (1e-2, 0.01, 0.25), (1e-2, 0.01, 0.4), (2e-2, 0.01, 0.4), (1e-2, 0.03, 0.4)),
+        *(
+            (5e-3, 0.01, 0.25),
+            (1e-2, 0.01, 0.25),
+            (1e-2, 0.01, 0.4),
+            (2e-2, 0.01, 0.4),
+            (1e-2, 0.03, 0.4),
+        ),
         *((4e-2, 0.01, 0.4), (8e-2, 0.01, 0.4)),
         names=GATEON,
     ),
     "p-gateon": _grid(
-        *((5e-3, 0.03, 0.25), (1e-2, 0.03, 0.25), (1e-2, 0.03, 0.4), (2e-2, 0.03, 0.4), (1e-2, 0.1, 0.4)),
+        *(
+            (5e-3, 0.03, 0.25),
+            (1e-2, 0.03, 0.25),
+            (1e-2, 0.03, 0.4),
+            (2e-2, 0.03, 0.4),
+            (1e-2, 0.1, 0.4),
+        ),
         *((4e-2, 0.03, 0.4), (8e-2, 0.03, 0.4)),
         names=GATEON,
     ),
@@ -139,7 +180,13 @@ TRIALS: dict[str, list[Trial]] = {
     "hat": MASKS,
     "adahat": MASKS,
     "lwf": _penalty(
-        *((1.0, 1e-3, "none"), (1.0, 3e-3, "none"), (3.0, 1e-3, "none"), (3.0, 3e-3, "none"), (10.0, 3e-3, "none")),
+        *(
+            (1.0, 1e-3, "none"),
+            (1.0, 3e-3, "none"),
+            (3.0, 1e-3, "none"),
+            (3.0, 3e-3, "none"),
+            (10.0, 3e-3, "none"),
+        ),
         *((3.0, 6e-3, "none"), (5.0, 1e-3, "none")),
     ),
     "zoo": PLAIN,
@@ -157,12 +204,20 @@ def words(trial: Trial) -> str:
 def measured(specification: Specification, stream: Stream) -> dict[str, float | None]:
     learner = specification.make_learner(stream)
     try:
-        record = run(stream, learner, steps=specification.steps, batch=specification.batch, part="validation")
+        record = run(
+            stream, learner, steps=specification.steps, batch=specification.batch, part="validation"
+        )
     except FloatingPointError:  # a trial too: of settings that do not work
         return {"continual": None}
     summary = record.summary
-    names = {"continual": "continual_accuracy", "final": "final_accuracy", "immediate": "immediate_accuracy"}
-    return {short: summary[name] for short, name in names.items()} | {"forgetting": summary["forgetting_rate"]}
+    names = {
+        "continual": "continual_accuracy",
+        "final": "final_accuracy",
+        "immediate": "immediate_accuracy",
+    }
+    return {short: summary[name] for short, name in names.items()} | {
+        "forgetting": summary["forgetting_rate"]
+    }
 
 
 def choose(rows: list[dict[str, Any]]) -> dict[str, dict[str, Trial]]:
@@ -170,12 +225,19 @@ def choose(rows: list[dict[str, Any]]) -> dict[str, dict[str, Trial]]:
     chosen: dict[str, dict[str, Trial]] = {}
     for method, trials in TRIALS.items():
         for stream in STREAMS:
-            here = [row for row in rows if (row["method"], row["stream"]) == (method, stream) and row["continual"] is not None]
+            here = [
+                row
+                for row in rows
+                if (row["method"], row["stream"]) == (method, stream)
+                and row["continual"] is not None
+            ]
             best = max(here, key=lambda row: row["continual"], default=None)
             for row in here:
                 row["chosen"] = "yes" if row is best else ""
             if best is not None:
-                chosen.setdefault(method, {})[stream] = next(t for t in trials if words(t) == best["settings"])
+                chosen.setdefault(method, {})[stream] = next(
+                    t for t in trials if words(t) == best["settings"]
+                )
     return chosen
 
 
@@ -185,7 +247,10 @@ def write_chosen(chosen: Mapping[str, Mapping[str, Trial]], path: Path) -> None:
     lines = ["CHOSEN: dict[str, dict[str, Mapping[str, Any]]] = {"]
     for method, streams in chosen.items():
         lines.append(f"    {json.dumps(method)}: {{")
-        lines += [f"        {json.dumps(stream)}: {json.dumps(dict(trial))}," for stream, trial in streams.items()]
+        lines += [
+            f"        {json.dumps(stream)}: {json.dumps(dict(trial))},"
+            for stream, trial in streams.items()
+        ]
         lines.append("    },")
     path.write_text(head + "\n".join([*lines, "}"]) + "\n")
 
@@ -206,13 +271,29 @@ def main() -> None:
                 if any(place.items() <= row.items() for row in rows):
                     continue
                 fields = {**COMPARED, "stream": name, "method": method, "tasks": 3, **trial}
-                asked = Specification.from_dict({key: list(v) if isinstance(v, tuple) else v for key, v in fields.items()})
+                asked = Specification.from_dict(
+                    {key: list(v) if isinstance(v, tuple) else v for key, v in fields.items()}
+                )
                 stream = made.setdefault(name, asked.make_stream())
                 rows.append(place | measured(asked, stream))
-                print({key: round(v, 4) if isinstance(v, float) else v for key, v in rows[-1].items()}, flush=True)
+                print(
+                    {
+                        key: round(v, 4) if isinstance(v, float) else v
+                        for key, v in rows[-1].items()
+                    },
+                    flush=True,
+                )
                 chosen = choose(rows)
-                settings = {**COMPARED, "tasks": 3, "part": "validation", "seed": 0, "trials of each method and stream": 7}
-                measure.write("search-methods", settings, rows, "python benchmarks/search_methods.py")
+                settings = {
+                    **COMPARED,
+                    "tasks": 3,
+                    "part": "validation",
+                    "seed": 0,
+                    "trials of each method and stream": 7,
+                }
+                measure.write(
+                    "search-methods", settings, rows, "python benchmarks/search_methods.py"
+                )
                 write_chosen(chosen, ROOT / "src" / "gateon" / "reproduce" / "chosen.py")
 
 

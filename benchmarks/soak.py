@@ -3,9 +3,10 @@
     python benchmarks/soak.py                          1,000 tasks, with a record
     python benchmarks/soak.py --tasks 200 --dry        fewer, and no record
 
-The time of a step is set beside that of the same step in a network with one context, taken in the same moment, so that
-whatever else the machine does falls on both. Memory grows by what a context brings (a row of gates and of statistics for every
-layer) and by the accuracies of all tasks after each. Slopes are those of a straight line through all tasks but the first tenth.
+The time of a step is set beside that of the same step in a network with one context, taken in the
+same moment, so that whatever else the machine does falls on both. Memory grows by what a context
+brings (a row of gates and of statistics for every layer) and by the accuracies of all tasks after
+each. Slopes are those of a straight line through all tasks but the first tenth.
 """
 
 from __future__ import annotations
@@ -101,9 +102,22 @@ def main() -> int:
     x, y = stream[0].train.x[:50], stream[0].train.y[:50]
     watch = Watch(lambda: other.observe(x, y, 0))
     with tempfile.TemporaryDirectory() as folder:
-        run(stream, learner, folder, steps=asked.steps, batch=50, evaluate="last", progress=watch, specification=asked.to_dict())
+        run(
+            stream,
+            learner,
+            folder,
+            steps=asked.steps,
+            batch=50,
+            evaluate="last",
+            progress=watch,
+            specification=asked.to_dict(),
+        )
     state = learner.model.state_dict()
-    rows = {name: tensor for name, tensor in state.items() if tensor.dim() == 2 and len(tensor) == options.tasks}
+    rows = {
+        name: tensor
+        for name, tensor in state.items()
+        if tensor.dim() == 2 and len(tensor) == options.tasks
+    }
     result = {
         "tasks": options.tasks,
         "milliseconds of a step": round(statistics.median(watch.milliseconds), 2),
@@ -113,7 +127,9 @@ def main() -> int:
         "growth of that in 100 tasks": round(slope(watch.switches), 4),
         "megabytes of the process": round(watch.memory[-1], 1),
         "their growth in 100 tasks": round(slope(watch.memory, EVERY), 3),
-        "of which rows of contexts": round(sum(t[0].numel() * t.element_size() for t in rows.values()) / 1e4, 3),
+        "of which rows of contexts": round(
+            sum(t[0].numel() * t.element_size() for t in rows.values()) / 1e4, 3
+        ),
         "megabytes copied to add all contexts": round(
             sum(t.numel() * t.element_size() for t in rows.values()) * options.tasks / 2e6, 1
         ),
@@ -121,7 +137,13 @@ def main() -> int:
     for name, value in result.items():
         print(f"{name:45} {value}")
     if not options.dry:
-        settings = {"hidden": list(hidden), "steps": options.steps, "batch": 50, "method": options.method, "data": "mnist-5k"}
+        settings = {
+            "hidden": list(hidden),
+            "steps": options.steps,
+            "batch": 50,
+            "method": options.method,
+            "data": "mnist-5k",
+        }
         measure.write("soak", settings, result, "python benchmarks/soak.py")
     return int(result["its growth in 100 tasks"] > 0.02 or result["their growth in 100 tasks"] > 5)
 

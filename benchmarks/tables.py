@@ -18,7 +18,9 @@ def load(name: str) -> dict:
 def table(rows: dict[str, dict[str, float]]) -> list[str]:
     lines = ["| | ratio | quartiles | ms |", "|---|---|---|---|"]
     for name, row in rows.items():
-        lines.append(f"| {name} | {row['ratio']:.3f} | {row['low']:.3f} - {row['high']:.3f} | {row['milliseconds']:.1f} |")
+        lines.append(
+            f"| {name} | {row['ratio']:.3f} | {row['low']:.3f} - {row['high']:.3f} | {row['milliseconds']:.1f} |"
+        )
     return lines
 
 
@@ -31,7 +33,9 @@ def density(rows: list[dict]) -> list[str]:
         share = "-" if row["density"] is None else row["density"]
         percent = [f"{100 * row[key]:.2f}" for key in ("continual_accuracy", "forgetting_rate")]
         shares = [f"{row[key]:.2f}" for key in ("of_plain", "frozen")]
-        lines.append("| " + " | ".join([row["stream"], row["method"], str(share), *percent, *shares]) + " |")
+        lines.append(
+            "| " + " | ".join([row["stream"], row["method"], str(share), *percent, *shares]) + " |"
+        )
     return lines
 
 
@@ -39,7 +43,9 @@ def main() -> None:
     print("\n".join(["### full-width-step", "", *table(load("full-width-step"))]))
     for title, rows in load("compact-step").items():
         print(f"\n### {title}\n")
-        if isinstance(rows, dict) and all(isinstance(row, dict) and "ratio" in row for row in rows.values()):
+        if isinstance(rows, dict) and all(
+            isinstance(row, dict) and "ratio" in row for row in rows.values()
+        ):
             print("\n".join(table(rows)))
         else:
             print(json.dumps(rows, indent=1))

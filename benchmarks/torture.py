@@ -4,10 +4,11 @@ uninterrupted run leaves.
     python benchmarks/torture.py                       50 kills of each variant, with a record
     python benchmarks/torture.py --kills 4 --variants n-gateon --dry
 
-A run of three tasks on 5,000 digits writes a checkpoint every fiftieth of a second. A process killed at random moments, in the
-middle of writing a checkpoint, or while it measures leaves its directory as it is; one whose terminal is closed (SIGHUP) saves and
-ends; the next one goes on there. When the run is
-finished its record and its last checkpoint are compared, and another run begins, until there were enough kills.
+A run of three tasks on 5,000 digits writes a checkpoint every fiftieth of a second. A process
+killed at random moments, in the middle of writing a checkpoint, or while it measures leaves its
+directory as it is; one whose terminal is closed (SIGHUP) saves and ends; the next one goes on
+there. When the run is finished its record and its last checkpoint are compared, and another run
+begins, until there were enough kills.
 """
 
 from __future__ import annotations
@@ -38,7 +39,12 @@ from gateon.streams import Stream
 
 MOMENTS = ("anywhere", "anywhere", "writing", "measuring", "hangup")
 STOPPED = 75
-ENDED = (-signal.SIGKILL, -signal.SIGHUP, STOPPED)  # exit codes of what was killed, hung up before it began, or hung up and saved
+# exit codes of what was killed, hung up before it began, or hung up and saved
+ENDED = (
+    -signal.SIGKILL,
+    -signal.SIGHUP,
+    STOPPED,
+)
 VARIANTS: dict[str, dict[str, Any]] = {  # what is run, by what it asks for
     "n-gateon": {"method": "n-gateon"},
     "p-gateon": {"method": "p-gateon"},
@@ -83,7 +89,14 @@ def go(asked: Specification, stream: Stream, out: Path, save_every: float) -> No
 
 
 def _learn(asked: Specification, stream: Stream, out: Path, save_every: float) -> None:
-    learn(asked, stream, asked.make_learner(stream), out, save_every=save_every, progress=Tells(out.with_suffix(".measuring")))
+    learn(
+        asked,
+        stream,
+        asked.make_learner(stream),
+        out,
+        save_every=save_every,
+        progress=Tells(out.with_suffix(".measuring")),
+    )
 
 
 def killed(process: Any, out: Path, moment: str, draw: random.Random, longest: float) -> bool:
@@ -99,7 +112,9 @@ def killed(process: Any, out: Path, moment: str, draw: random.Random, longest: f
             time.sleep(draw.uniform(0.0, 0.05))
             break
         time.sleep(0.0002)
-    if moment == "hangup" and process.is_alive():  # its terminal is closed: it saves and ends by itself
+    if (
+        moment == "hangup" and process.is_alive()
+    ):  # its terminal is closed: it saves and ends by itself
         os.kill(process.pid, signal.SIGHUP)
     else:
         process.kill()
@@ -125,7 +140,8 @@ def torture(asked: Specification, kills: int, seed: int, folder: Path) -> dict[s
     """Kill and resume runs until there were enough kills; what was done and whether everything was equal."""
     stream = asked.make_stream()
     known = None if asked.contexts == "inferred" else 0
-    asked.make_learner(stream).observe(stream[0].train.x[:50], stream[0].train.y[:50], known)  # what torch loads at first use
+    # what torch loads at first use
+    asked.make_learner(stream).observe(stream[0].train.x[:50], stream[0].train.y[:50], known)
     fork = multiprocessing.get_context("fork")
     draw = random.Random(f"{seed} {asked.method}")
     process = fork.Process(target=go, args=(asked, stream, folder / "whole", 0.05))
@@ -182,10 +198,19 @@ def main() -> int:
             **VARIANTS[name],
         )
         with tempfile.TemporaryDirectory() as folder:
-            rows.append({"variant": name} | torture(asked, options.kills, options.seed, Path(folder)))
+            rows.append(
+                {"variant": name} | torture(asked, options.kills, options.seed, Path(folder))
+            )
         print(rows[-1], flush=True)
     if not options.dry:
-        settings = {"tasks": 3, "steps": options.steps, "hidden": [64, 64], "batch": 50, "seed": options.seed, "data": "mnist-5k"}
+        settings = {
+            "tasks": 3,
+            "steps": options.steps,
+            "hidden": [64, 64],
+            "batch": 50,
+            "seed": options.seed,
+            "data": "mnist-5k",
+        }
         measure.write("torture", settings, rows, "make torture")
     return int(any(row["runs that differ"] for row in rows))
 

@@ -2,7 +2,8 @@
 
     python examples/tickets_loop.py
 
-MiniLM, a minute or two on a laptop. First plain fine-tuning, which forgets the first products; then the same loop with gates.
+MiniLM, a minute or two on a laptop. First plain fine-tuning, which forgets the first products; then
+the same loop with gates.
 """
 
 from __future__ import annotations

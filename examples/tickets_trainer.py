@@ -37,13 +37,25 @@ class Tickets(torch.utils.data.Dataset):
 def learn(folder: Path, *, gated: bool) -> tuple[torch.nn.Module, list[list[float]]]:
     """The model, and its accuracy on every product so far, after each."""
     torch.manual_seed(0)
-    model = AutoModelForSequenceClassification.from_pretrained(pretrained.find("minilm"), num_labels=2, use_safetensors=True)
-    usual = {"report_to": [], "disable_tqdm": True, "logging_strategy": "no", "save_strategy": "no", "use_cpu": True}
-    args = TrainingArguments(str(folder), num_train_epochs=4, per_device_train_batch_size=16, learning_rate=2e-4, **usual)
+    model = AutoModelForSequenceClassification.from_pretrained(
+        pretrained.find("minilm"), num_labels=2, use_safetensors=True
+    )
+    usual = {
+        "report_to": [],
+        "disable_tqdm": True,
+        "logging_strategy": "no",
+        "save_strategy": "no",
+        "use_cpu": True,
+    }
+    args = TrainingArguments(
+        str(folder), num_train_epochs=4, per_device_train_batch_size=16, learning_rate=2e-4, **usual
+    )
     rows = []
     for k, name in enumerate(PRODUCTS):
         callbacks = [GateONCallback(context=k)] if gated else []
-        trainer = Trainer(model=model, args=args, train_dataset=Tickets(name, test=False), callbacks=callbacks)
+        trainer = Trainer(
+            model=model, args=args, train_dataset=Tickets(name, test=False), callbacks=callbacks
+        )
         trainer.train()
         rows.append([accuracy(trainer, j) for j in range(k + 1)])
     return model, rows
@@ -64,4 +76,6 @@ if __name__ == "__main__":
         show("with GateONCallback", rows)
         gateon.hf.save_pretrained(model, Path(folder) / "kept")
         loaded = gateon.hf.from_pretrained(Path(folder) / "kept")
-        print(f"\nsaved and loaded: {loaded.gates.contexts} contexts, {loaded.handle.steps} steps learned")
+        print(
+            f"\nsaved and loaded: {loaded.gates.contexts} contexts, {loaded.handle.steps} steps learned"
+        )

@@ -30,7 +30,10 @@ def digits_read_once():
 def few_digits(digits_read_once):
     """Every tenth of the 5,000 digits, for runs that are to end and not to learn."""
     all_of_them = sources.mnist_5k()
-    few = {name: getattr(all_of_them, name)[::10] for name in ("train_x", "train_y", "test_x", "test_y")}
+    few = {
+        name: getattr(all_of_them, name)[::10]
+        for name in ("train_x", "train_y", "test_x", "test_y")
+    }
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sources, "mnist_5k", lambda note=None: replace(all_of_them, **few))
         yield

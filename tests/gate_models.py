@@ -8,7 +8,14 @@ from torch import nn
 def mlp(units=16, norm=None):
     torch.manual_seed(0)
     norms = [] if norm is None else [norm(units)]
-    return nn.Sequential(nn.Linear(5, units), *norms, nn.ReLU(), nn.Linear(units, units), nn.Tanh(), nn.Linear(units, 3))
+    return nn.Sequential(
+        nn.Linear(5, units),
+        *norms,
+        nn.ReLU(),
+        nn.Linear(units, units),
+        nn.Tanh(),
+        nn.Linear(units, 3),
+    )
 
 
 def cnn():
@@ -22,7 +29,14 @@ def cnn():
         nn.GroupNorm(2, 8),
         nn.GELU(),
     ]
-    return nn.Sequential(*convolutions, nn.Flatten(), nn.Dropout(0.3), nn.Linear(8 * 4, 10), nn.ReLU(), nn.Linear(10, 3))
+    return nn.Sequential(
+        *convolutions,
+        nn.Flatten(),
+        nn.Dropout(0.3),
+        nn.Linear(8 * 4, 10),
+        nn.ReLU(),
+        nn.Linear(10, 3),
+    )
 
 
 class Encoder(nn.Module):
@@ -32,7 +46,9 @@ class Encoder(nn.Module):
         super().__init__()
         torch.manual_seed(0)
         self.words = nn.Embedding(11, 8)
-        layer = nn.TransformerEncoderLayer(8, 2, 12, dropout=0.1, activation="gelu", batch_first=True)
+        layer = nn.TransformerEncoderLayer(
+            8, 2, 12, dropout=0.1, activation="gelu", batch_first=True
+        )
         self.encoder = nn.TransformerEncoder(layer, 2, enable_nested_tensor=True)
         self.head = nn.Linear(8, 3)
 
@@ -62,7 +78,10 @@ def anatomy(model):
         plain = {}
         for key, value in module.__dict__.items():
             plain[key] = dict(value) if isinstance(value, dict) else value
-        plain = {k: list(v) if k in ("_parameters", "_buffers", "_modules") else v for k, v in plain.items()}
+        plain = {
+            k: list(v) if k in ("_parameters", "_buffers", "_modules") else v
+            for k, v in plain.items()
+        }
         parts.append((name, type(module), plain))
     return parts
 
@@ -73,7 +92,11 @@ def run(model, x, seed=3):
     model.zero_grad()
     y = model(x)
     y.square().sum().backward()
-    return y.detach(), {n: p.grad.clone() for n, p in model.named_parameters() if p.grad is not None and "context_gate" not in n}
+    return y.detach(), {
+        n: p.grad.clone()
+        for n, p in model.named_parameters()
+        if p.grad is not None and "context_gate" not in n
+    }
 
 
 def train(model, x, steps=3, **options):

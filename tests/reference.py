@@ -17,9 +17,17 @@ def sigma(v: float) -> float:
     return math.tanh(max(v, 0.0))
 
 
-def gated_layer(x: list[float], W: list[list[float]], b: list[float], v: list[float], f: Callable[[float], float]) -> list[float]:
+def gated_layer(
+    x: list[float],
+    W: list[list[float]],
+    b: list[float],
+    v: list[float],
+    f: Callable[[float], float],
+) -> list[float]:
     """Eq. multiplicative: x_i = sigma(v_i) f(sum_j w_ij x_j + b_i)."""
-    return [sigma(v[i]) * f(sum(W[i][j] * x[j] for j in range(len(x))) + b[i]) for i in range(len(W))]
+    return [
+        sigma(v[i]) * f(sum(W[i][j] * x[j] for j in range(len(x))) + b[i]) for i in range(len(W))
+    ]
 
 
 def removal(loss: Callable[[Tensor], Tensor], values: Tensor) -> Tensor:
@@ -56,7 +64,11 @@ def activity_relevance(x: Tensor) -> Tensor:
     """Eqs. bio-relevance and availabilty_conv for (samples, units, positions)."""
     samples, units, positions = x.shape
     return torch.stack(
-        [sum(x[n, i, p] ** 2 for n in range(samples) for p in range(positions)) / (samples * positions) for i in range(units)]
+        [
+            sum(x[n, i, p] ** 2 for n in range(samples) for p in range(positions))
+            / (samples * positions)
+            for i in range(units)
+        ]
     )
 
 
@@ -85,7 +97,9 @@ def next_layer_gated_relevance(x: Tensor, W: Tensor, slope: Tensor) -> Tensor:
 def normalise(mu: Tensor) -> Tensor:
     """Eq. mujN: N mu_i / sum_j mu_j."""
     total = sum(mu.reshape(-1).tolist())
-    return torch.tensor([mu.numel() * m / total for m in mu.reshape(-1).tolist()], dtype=mu.dtype).reshape(mu.shape)
+    return torch.tensor(
+        [mu.numel() * m / total for m in mu.reshape(-1).tolist()], dtype=mu.dtype
+    ).reshape(mu.shape)
 
 
 def availability(A: Tensor, mu: Tensor, rate: float, epsilon: float, floor: float = 0.0) -> Tensor:
@@ -97,7 +111,9 @@ def availability(A: Tensor, mu: Tensor, rate: float, epsilon: float, floor: floa
     return torch.tensor(new, dtype=A.dtype).reshape(A.shape)
 
 
-def steps_until_recovered(steps: int, a: float, b: float, rate: float, epsilon: float, most: int = 10**6) -> int:
+def steps_until_recovered(
+    steps: int, a: float, b: float, rate: float, epsilon: float, most: int = 10**6
+) -> int:
     """Supplement: let A fall for `steps` at relevance a, then count how long it takes at relevance b to come back."""
     start = 0.5  # below the upper bound, so that clipping does not hide anything
     A = start
@@ -113,14 +129,22 @@ def steps_until_recovered(steps: int, a: float, b: float, rate: float, epsilon: 
 class Released:
     """The rules of the released code for a fully connected network, written for one reader: this test.
 
-    Gate tanh(relu(v))^2 on the pre-activation, then batch norm of the batch without learned scale, ReLU, length one over units.
-    Softmax before a cross-entropy that applies softmax again. Relevance of units: mean over the batch of (dL/dx x)^2; of
-    parameters: (dL/dtheta theta)^2, weights and biases apart. Availability is integrated at every step and multiplies gradients
-    from the next switch on; the output layer is neither gated nor obstructed; Adam starts anew at a switch.
+    Gate tanh(relu(v))^2 on the pre-activation, then batch norm of the batch without learned scale,
+    ReLU, length one over units. Softmax before a cross-entropy that applies softmax again.
+    Relevance of units: mean over the batch of (dL/dx x)^2; of parameters: (dL/dtheta theta)^2,
+    weights and biases apart. Availability is integrated at every step and multiplies gradients from
+    the next switch on; the output layer is neither gated nor obstructed; Adam starts anew at a
+    switch.
     """
 
     def __init__(
-        self, weights: list[Tensor], biases: list[Tensor], gates: list[Tensor], per: str, norm: bool = True, eps: float = 1e-8
+        self,
+        weights: list[Tensor],
+        biases: list[Tensor],
+        gates: list[Tensor],
+        per: str,
+        norm: bool = True,
+        eps: float = 1e-8,
     ) -> None:
         self.norm, self.eps = norm, eps
         self.W = [w.clone().requires_grad_() for w in weights]
@@ -128,7 +152,11 @@ class Released:
         self.v = [v.clone().requires_grad_() for v in gates]  # (contexts, units)
         self.per, self.rate, self.lr = per, 0.01, 5e-3
         hidden = range(len(gates))
-        self.A = [torch.ones_like(biases[i]) for i in hidden] if per == "unit" else [torch.ones_like(weights[i]) for i in hidden]
+        self.A = (
+            [torch.ones_like(biases[i]) for i in hidden]
+            if per == "unit"
+            else [torch.ones_like(weights[i]) for i in hidden]
+        )
         self.A_bias = self.A if per == "unit" else [torch.ones_like(biases[i]) for i in hidden]
         self.begin(0)
 
@@ -167,8 +195,12 @@ class Released:
                     gradient[id(self.W[i])] = gradient[id(self.W[i])] * self.applied[i][:, None]
                     gradient[id(self.b[i])] = gradient[id(self.b[i])] * self.applied[i]
                 else:
-                    self.A[i] = self._integrated(self.A[i], (gradient[id(self.W[i])] * self.W[i]) ** 2)
-                    self.A_bias[i] = self._integrated(self.A_bias[i], (gradient[id(self.b[i])] * self.b[i]) ** 2)
+                    self.A[i] = self._integrated(
+                        self.A[i], (gradient[id(self.W[i])] * self.W[i]) ** 2
+                    )
+                    self.A_bias[i] = self._integrated(
+                        self.A_bias[i], (gradient[id(self.b[i])] * self.b[i]) ** 2
+                    )
                     gradient[id(self.W[i])] = gradient[id(self.W[i])] * self.applied[i]
                     gradient[id(self.b[i])] = gradient[id(self.b[i])] * self.applied_bias[i]
             self._adam(gradient)
@@ -182,16 +214,24 @@ class Released:
             g = gradient[id(p)]
             m.mul_(0.9).add_(0.1 * g)
             s.mul_(0.999).add_(0.001 * g * g)
-            p.sub_(self.lr * (m / (1 - 0.9**self.t)) / ((s / (1 - 0.999**self.t)).sqrt() + self.eps))
+            p.sub_(
+                self.lr * (m / (1 - 0.9**self.t)) / ((s / (1 - 0.999**self.t)).sqrt() + self.eps)
+            )
 
 
 def change_points(
-    tables: list[list[float]], threshold: float, m: int, rate_L: float, rate_C: float, confident: float = 0.9
+    tables: list[list[float]],
+    threshold: float,
+    m: int,
+    rate_L: float,
+    rate_C: float,
+    confident: float = 0.9,
 ) -> list[tuple[int, bool]]:
     """Algorithm 1, the `if not reactivated` moved into the `if` it belongs to: (active context, whether it is new) for every batch.
 
-    `tables[t][k]` is the loss of batch t under context k; contexts beyond its end have the loss of its last entry. The minimum is
-    over the last m steps, as the prose says, and asks for m of them; the running loss begins with the first loss.
+    `tables[t][k]` is the loss of batch t under context k; contexts beyond its end have the loss of
+    its last entry. The minimum is over the last m steps, as the prose says, and asks for m of them;
+    the running loss begins with the first loss.
     """
 
     def forward(t: int, context: int) -> float:
@@ -206,7 +246,11 @@ def change_points(
         history.append(loss)
         running = loss if t == 0 else running + rate_L * (-running + loss)
         new = False
-        if t >= m - 1 and min(history[t - m + 1 : t + 1]) > threshold * running and confidence[active] > confident:
+        if (
+            t >= m - 1
+            and min(history[t - m + 1 : t + 1]) > threshold * running
+            and confidence[active] > confident
+        ):
             reactivated = False
             for test_context in range(contexts):
                 if forward(t, test_context) < threshold * running:
@@ -223,7 +267,14 @@ def change_points(
     return found
 
 
-def inherited(W: Tensor, A: Tensor, to_rows: list[int], to_columns: list[int], rows: list[int], columns: list[int]) -> Tensor:
+def inherited(
+    W: Tensor,
+    A: Tensor,
+    to_rows: list[int],
+    to_columns: list[int],
+    rows: list[int],
+    columns: list[int],
+) -> Tensor:
     """W with w_ij moved towards w_i'j' by its availability, where unit i' of the parent is paired with unit i of the heir."""
     out = W.clone()
     for i, parent_i in zip(to_rows, rows, strict=True):

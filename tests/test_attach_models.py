@@ -34,7 +34,11 @@ class BasicBlock(nn.Module):
         self.conv1, self.bn1 = nn.Conv2d(inputs, units, 3, stride, 1, bias=False), norm(units)
         self.conv2, self.bn2 = nn.Conv2d(units, units, 3, 1, 1, bias=False), norm(units)
         self.relu = nn.ReLU(inplace=True)
-        self.downsample = None if inputs == units else nn.Sequential(nn.Conv2d(inputs, units, 1, stride, bias=False), norm(units))
+        self.downsample = (
+            None
+            if inputs == units
+            else nn.Sequential(nn.Conv2d(inputs, units, 1, stride, bias=False), norm(units))
+        )
 
     def forward(self, x):
         identity = x if self.downsample is None else self.downsample(x)
@@ -78,14 +82,20 @@ def two_inputs():
             self.image, self.text, self.head = nn.Linear(5, 6), nn.Embedding(9, 6), nn.Linear(12, 3)
 
         def forward(self, image, ids, scale=1.0):
-            return self.head(torch.cat([F.relu(self.image(image)), self.text(ids).mean(1)], -1)) * scale
+            return (
+                self.head(torch.cat([F.relu(self.image(image)), self.text(ids).mean(1)], -1))
+                * scale
+            )
 
     return Two(), (torch.randn(4, 5), torch.randint(0, 9, (4, 3)))
 
 
 def tied():
     model = Net(
-        lambda s, x: s.out(torch.tanh(s.mid(s.words(x)))), words=nn.Embedding(9, 6), mid=nn.Linear(6, 6), out=nn.Linear(6, 9)
+        lambda s, x: s.out(torch.tanh(s.mid(s.words(x)))),
+        words=nn.Embedding(9, 6),
+        mid=nn.Linear(6, 6),
+        out=nn.Linear(6, 9),
     )
     model.out.weight = model.words.weight
     return model, torch.randint(0, 9, (4, 3))
@@ -105,7 +115,15 @@ def images(make, size=8):
 
 
 def norms_behind_linear(norm):
-    return sequential(nn.Linear(5, 6), norm, nn.ReLU(), nn.Linear(6, 6), nn.Dropout(0.1), nn.GELU(), nn.Linear(6, 3))
+    return sequential(
+        nn.Linear(5, 6),
+        norm,
+        nn.ReLU(),
+        nn.Linear(6, 6),
+        nn.Dropout(0.1),
+        nn.GELU(),
+        nn.Linear(6, 3),
+    )
 
 
 def lenet(activation):
@@ -146,7 +164,9 @@ def attention():
 
 def embeddings():
     model = Net(
-        lambda s, x: s.out(s.norm(s.words(x) + s.places(torch.arange(5)) + s.kinds(torch.zeros_like(x))).mean(1)),
+        lambda s, x: s.out(
+            s.norm(s.words(x) + s.places(torch.arange(5)) + s.kinds(torch.zeros_like(x))).mean(1)
+        ),
         words=nn.Embedding(9, 8),
         places=nn.Embedding(5, 8),
         kinds=nn.Embedding(2, 8),
@@ -158,13 +178,20 @@ def embeddings():
 
 def encoder():
     layer = nn.TransformerEncoderLayer(8, 2, 12, activation="gelu", batch_first=True)
-    return nn.Sequential(nn.Embedding(9, 8), nn.TransformerEncoder(layer, 2), nn.Flatten(), nn.Linear(40, 3)), torch.randint(
-        0, 9, (4, 5)
-    )
+    return nn.Sequential(
+        nn.Embedding(9, 8), nn.TransformerEncoder(layer, 2), nn.Flatten(), nn.Linear(40, 3)
+    ), torch.randint(0, 9, (4, 5))
 
 
 def volume():
-    layers = [nn.Conv3d(2, 4, 2), nn.BatchNorm3d(4), nn.ReLU(), nn.ConvTranspose3d(4, 6, 2, groups=2), nn.ELU(), nn.Flatten()]
+    layers = [
+        nn.Conv3d(2, 4, 2),
+        nn.BatchNorm3d(4),
+        nn.ReLU(),
+        nn.ConvTranspose3d(4, 6, 2, groups=2),
+        nn.ELU(),
+        nn.Flatten(),
+    ]
     return nn.Sequential(*layers, nn.Linear(6 * 27, 3)), torch.randn(4, 2, 3, 3, 3)
 
 
@@ -189,14 +216,27 @@ def mobile():
         nn.BatchNorm2d(8),
         nn.Hardswish(),
     ]
-    return nn.Sequential(nn.Conv2d(3, 6, 3), nn.ReLU(), *depthwise, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 3))
+    return nn.Sequential(
+        nn.Conv2d(3, 6, 3),
+        nn.ReLU(),
+        *depthwise,
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Linear(8, 3),
+    )
 
 
 def weight_shared():
     model = Net(
-        lambda s, x: {"logits": s.out(s.act(s.again(s.act(s.again(s.act(s.first(x))))))), "extra": x},
-        first=nn.Linear(5, 6), again=nn.Linear(6, 6), act=nn.Tanh(), out=nn.Linear(6, 3),
-    )  # fmt: skip
+        lambda s, x: {
+            "logits": s.out(s.act(s.again(s.act(s.again(s.act(s.first(x))))))),
+            "extra": x,
+        },
+        first=nn.Linear(5, 6),
+        again=nn.Linear(6, 6),
+        act=nn.Tanh(),
+        out=nn.Linear(6, 3),
+    )
     return model, torch.randn(4, 5)
 
 
@@ -209,9 +249,23 @@ def hub(kind, config, inputs, **settings):
 
 
 ids = {"input_ids": torch.randint(3, 40, (4, 6), generator=torch.Generator().manual_seed(0))}
-BERT = {"vocab_size": 40, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 24}
+BERT = {
+    "vocab_size": 40,
+    "hidden_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 24,
+}
 BERT |= {"max_position_embeddings": 40}
-GPT = {"vocab_size": 40, "n_embd": 16, "n_layer": 1, "n_head": 2, "n_positions": 40, "bos_token_id": 1, "eos_token_id": 2}
+GPT = {
+    "vocab_size": 40,
+    "n_embd": 16,
+    "n_layer": 1,
+    "n_head": 2,
+    "n_positions": 40,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+}
 VIT = {
     "hidden_size": 16,
     "num_hidden_layers": 1,
@@ -220,12 +274,30 @@ VIT = {
     "image_size": 8,
     "patch_size": 4,
 }
-T5 = {"vocab_size": 40, "d_model": 16, "d_kv": 8, "d_ff": 24, "num_layers": 1, "num_heads": 2, "decoder_start_token_id": 0}
-DISTIL = {"vocab_size": 40, "dim": 16, "n_layers": 1, "n_heads": 2, "hidden_dim": 24, "max_position_embeddings": 40}
+T5 = {
+    "vocab_size": 40,
+    "d_model": 16,
+    "d_kv": 8,
+    "d_ff": 24,
+    "num_layers": 1,
+    "num_heads": 2,
+    "decoder_start_token_id": 0,
+}
+DISTIL = {
+    "vocab_size": 40,
+    "dim": 16,
+    "n_layers": 1,
+    "n_heads": 2,
+    "hidden_dim": 24,
+    "max_position_embeddings": 40,
+}
 
 # What is built, and where each gate must sit: "<" in front of, else behind.
 MODELS = {
-    "mlp": (sequential(nn.Linear(5, 6), nn.ReLU(), nn.Linear(6, 6), nn.Tanh(), nn.Linear(6, 3)), {"0": "1", "2": "3"}),
+    "mlp": (
+        sequential(nn.Linear(5, 6), nn.ReLU(), nn.Linear(6, 6), nn.Tanh(), nn.Linear(6, 3)),
+        {"0": "1", "2": "3"},
+    ),
     "mlp, batch norm": (norms_behind_linear(nn.BatchNorm1d(6)), {"0": "2", "3": "5"}),
     "mlp, layer norm": (norms_behind_linear(nn.LayerNorm(6)), {"0": "2", "3": "5"}),
     "mlp, group norm": (norms_behind_linear(nn.GroupNorm(2, 6)), {"0": "2", "3": "5"}),
@@ -235,7 +307,8 @@ MODELS = {
     "lenet, tanh": (lenet(torch.tanh), {"c1": "<c2", "c2": "<f1", "f1": "<f2"}),
     "resnet": (
         images(lambda: resnet(BasicBlock(6, 6), BasicBlock(6, 8, 2))),
-        {f"{n}.conv{i}": f"{n}.bn{i}" for n in (3, 4) for i in (1, 2)} | {"0": "2", "4.downsample.0": "4.downsample.1"},
+        {f"{n}.conv{i}": f"{n}.bn{i}" for n in (3, 4) for i in (1, 2)}
+        | {"0": "2", "4.downsample.0": "4.downsample.1"},
     ),
     "resnet, context norm": (
         images(lambda: gateon.context_norms(resnet(BasicBlock(6, 6)))),
@@ -251,7 +324,13 @@ MODELS = {
     ),
     "pre-activation": (
         images(lambda: resnet(PreActivation(6), PreActivation(6))),
-        {"0": "2", "3.conv1": "3.bn2", "3.conv2": "3.conv2", "4.conv1": "4.bn2", "4.conv2": "4.conv2"},
+        {
+            "0": "2",
+            "3.conv1": "3.bn2",
+            "3.conv2": "3.conv2",
+            "4.conv1": "4.bn2",
+            "4.conv2": "4.conv2",
+        },
     ),
     "pre-activation, group norm": (
         images(lambda: resnet(PreActivation(6, lambda n: nn.GroupNorm(2, n)))),
@@ -262,7 +341,12 @@ MODELS = {
     "3d": (volume, {"0": "2", "3": "4"}),
     "encoder": (
         encoder,
-        {"0": "0"} | {f"1.layers.{n}.{k}": f"1.layers.{n}.{k}" for n in (0, 1) for k in ("self_attn", "linear2")}
+        {"0": "0"}
+        | {
+            f"1.layers.{n}.{k}": f"1.layers.{n}.{k}"
+            for n in (0, 1)
+            for k in ("self_attn", "linear2")
+        }
         | {f"1.layers.{n}.linear1": f"<1.layers.{n}.linear2" for n in (0, 1)},
     ),
     "attention": (attention, {"attention": "attention"}),
@@ -274,14 +358,48 @@ MODELS = {
     "called several times": (weight_shared, {"first": "first", "again": "again"}),
     "two inputs": (two_inputs, {"image": "image", "text": "text"}),
     "bert": (hub("BertForSequenceClassification", "BertConfig", lambda: ids, **BERT), None),
-    "distilbert": (hub("DistilBertForSequenceClassification", "DistilBertConfig", lambda: ids, **DISTIL), None),
-    "roberta": (hub("RobertaForSequenceClassification", "RobertaConfig", lambda: ids, **BERT), None),
-    "electra": (hub("ElectraForSequenceClassification", "ElectraConfig", lambda: ids, embedding_size=8, **BERT), None),
+    "distilbert": (
+        hub("DistilBertForSequenceClassification", "DistilBertConfig", lambda: ids, **DISTIL),
+        None,
+    ),
+    "roberta": (
+        hub("RobertaForSequenceClassification", "RobertaConfig", lambda: ids, **BERT),
+        None,
+    ),
+    "electra": (
+        hub(
+            "ElectraForSequenceClassification",
+            "ElectraConfig",
+            lambda: ids,
+            embedding_size=8,
+            **BERT,
+        ),
+        None,
+    ),
     "gpt2": (hub("GPT2LMHeadModel", "GPT2Config", lambda: ids, **GPT), None),
-    "llama": (hub("LlamaForCausalLM", "LlamaConfig", lambda: ids, num_key_value_heads=1, **BERT), None),
-    "vit": (hub("ViTForImageClassification", "ViTConfig", lambda: {"pixel_values": torch.randn(4, 3, 8, 8)}, **VIT), None),
-    "t5": (hub("T5ForConditionalGeneration", "T5Config", lambda: ids | {"labels": ids["input_ids"]}, **T5), None),
-}  # fmt: skip
+    "llama": (
+        hub("LlamaForCausalLM", "LlamaConfig", lambda: ids, num_key_value_heads=1, **BERT),
+        None,
+    ),
+    "vit": (
+        hub(
+            "ViTForImageClassification",
+            "ViTConfig",
+            lambda: {"pixel_values": torch.randn(4, 3, 8, 8)},
+            **VIT,
+        ),
+        None,
+    ),
+    "t5": (
+        hub(
+            "T5ForConditionalGeneration",
+            "T5Config",
+            lambda: ids | {"labels": ids["input_ids"]},
+            **T5,
+        ),
+        None,
+    ),
+}
 NEED_EXAMPLE = {"encoder", "attention", "vit"}
 every_model = pytest.mark.parametrize("name", MODELS)
 
@@ -317,21 +435,27 @@ def owners(model, gates):
 @every_model
 def test_gates_sit_where_they_should_and_every_parameter_has_its_site(name):
     model, x, expected = make(name)
-    names = {p: [n for n, q in model.named_parameters(remove_duplicate=False) if q is p] for p in model.parameters()}
+    names = {
+        p: [n for n, q in model.named_parameters(remove_duplicate=False) if q is p]
+        for p in model.parameters()
+    }
     kind, signature, keys = type(model), inspect.signature(model.forward), set(model.state_dict())
     gates = attach(name, model, x, contexts=2, density=0.5)
     gated = {s.name: ("<" if s.in_front else "") + s.place for s in gates.sites.values() if s.gated}
     if expected is not None:
         assert gated == expected
     for parameter, sites in owners(model, gates).items():
-        assert len(sites) == len(names[parameter]), names[parameter]  # more than one only if it is tied
+        # more than one only if it is tied
+        assert len(sites) == len(names[parameter]), names[parameter]
     assert type(model) is kind
     assert inspect.signature(model.forward) == signature
     assert keys < set(model.state_dict())
     heads = [s for s in gates.sites.values() if s.head]
     assert heads
     assert not any(s.gated for s in heads)
-    assert all(f"{s.name} " in str(gates) and ", ".join(s.owns) in str(gates) for s in gates.sites.values())
+    assert all(
+        f"{s.name} " in str(gates) and ", ".join(s.owns) in str(gates) for s in gates.sites.values()
+    )
 
 
 @every_model
@@ -344,9 +468,11 @@ def test_forward_and_backward_run_and_reach_every_gate(name):
         assert gate.fired
         assert gate.weight.grad[0].eq(0).all()
         assert gate.weight.grad[1].isfinite().all()
+    # a dead ReLU may hide one
     assert (
-        sum(gate.weight.grad[1].any().item() for gate in gates.gates.values()) >= len(gates.gates) - 1
-    )  # a dead ReLU may hide one
+        sum(gate.weight.grad[1].any().item() for gate in gates.gates.values())
+        >= len(gates.gates) - 1
+    )
     assert all(p.grad is None or p.grad.isfinite().all() for p in model.parameters())
 
 
@@ -370,12 +496,20 @@ def test_off_is_the_base_model_bit_for_bit_and_detach_gives_it_back(name, traini
         assert not torch.equal(out(model), expected)
     gates.detach()
     assert list(model.state_dict()) == list(plain.state_dict())
-    assert all(torch.equal(p, q) for p, q in zip(model.parameters(), plain.parameters(), strict=True))
+    assert all(
+        torch.equal(p, q) for p, q in zip(model.parameters(), plain.parameters(), strict=True)
+    )
     plain.load_state_dict(model.state_dict())  # statistics have moved while the gates acted
     assert torch.equal(out(model), out(plain))
-    hooks = [h for m in model.modules() for h in (m._forward_hooks, m._forward_pre_hooks, m._forward_pre_hooks_with_kwargs)]
+    hooks = [
+        h
+        for m in model.modules()
+        for h in (m._forward_hooks, m._forward_pre_hooks, m._forward_pre_hooks_with_kwargs)
+    ]
     assert [len(h) for h in hooks] == [
-        len(h) for m in plain.modules() for h in (m._forward_hooks, m._forward_pre_hooks, m._forward_pre_hooks_with_kwargs)
+        len(h)
+        for m in plain.modules()
+        for h in (m._forward_hooks, m._forward_pre_hooks, m._forward_pre_hooks_with_kwargs)
     ]
 
 
@@ -389,21 +523,33 @@ def test_a_closed_unit_gets_no_gradient(name):
     checked = 0
     for site, gate in gates.gates.items():
         shut = gate.weight[0] <= 0
-        # Such norms let a unit speak through the scale of the others, even if its own gate is closed.
-        mixed = any(isinstance(model.get_submodule(o), nn.LayerNorm | nn.GroupNorm) for o in gates.sites[site].owns)
+        # Such norms let a unit speak through the scale of the others, even if its own gate is
+        # closed.
+        mixed = any(
+            isinstance(model.get_submodule(o), nn.LayerNorm | nn.GroupNorm)
+            for o in gates.sites[site].owns
+        )
         assert 0 < shut.sum() < len(shut)
         for owned in gates.sites[site].owns:
             module = model.get_submodule(owned)
             if isinstance(module, nn.MultiheadAttention):
                 module = module.out_proj
             weight = module.weight
-            if not (is_layer(module) or is_norm(module)) or weight in tied_names or weight.grad is None:
+            if (
+                not (is_layer(module) or is_norm(module))
+                or weight in tied_names
+                or weight.grad is None
+            ):
                 continue
             if is_layer(module) and mixed:
                 continue
-            per_unit, axis = weight.grad, 1 if isinstance(module, nn.Embedding) or type(module).__name__ == "Conv1D" else 0
+            per_unit, axis = (
+                weight.grad,
+                1 if isinstance(module, nn.Embedding) or type(module).__name__ == "Conv1D" else 0,
+            )
             if isinstance(module, _ConvTransposeNd):
-                blocks = weight.grad.unflatten(0, (module.groups, -1))  # (groups, inputs / groups, units / groups, ...)
+                # (groups, inputs / groups, units / groups, ...)
+                blocks = weight.grad.unflatten(0, (module.groups, -1))
                 per_unit, axis = blocks.transpose(1, 2).flatten(0, 1), 0
             assert per_unit.index_select(axis, shut.nonzero()[:, 0]).eq(0).all(), owned
             checked += 1
@@ -414,7 +560,10 @@ def test_a_closed_unit_gets_no_gradient(name):
 
 
 def gains(gates):
-    return {name: torch.tanh(torch.clamp(gate.weight[0], min=0)).detach() for name, gate in gates.gates.items()}
+    return {
+        name: torch.tanh(torch.clamp(gate.weight[0], min=0)).detach()
+        for name, gate in gates.gates.items()
+    }
 
 
 def wide(gain):
@@ -441,7 +590,14 @@ def test_by_hand_a_residual_network():
         block = model[n]
         r = wide(g[f"{n}.conv1"]) * F.relu(block.bn1(block.conv1(h)))
         r = wide(g[f"{n}.conv2"]) * block.bn2(block.conv2(r))
-        h = F.relu(r + (h if block.downsample is None else wide(g[f"{n}.downsample.0"]) * block.downsample(h)))
+        h = F.relu(
+            r
+            + (
+                h
+                if block.downsample is None
+                else wide(g[f"{n}.downsample.0"]) * block.downsample(h)
+            )
+        )
     torch.testing.assert_close(y, model[7](h.mean((2, 3))))
 
 
@@ -467,14 +623,21 @@ def test_by_hand_a_transformer_encoder():
     for n, layer in enumerate(model[1].layers):
         name = f"1.layers.{n}."
         h = layer.norm1(h + g[name + "self_attn"] * layer.self_attn(h, h, h, need_weights=False)[0])
-        h = layer.norm2(h + g[name + "linear2"] * layer.linear2(g[name + "linear1"] * F.gelu(layer.linear1(h))))
+        h = layer.norm2(
+            h + g[name + "linear2"] * layer.linear2(g[name + "linear1"] * F.gelu(layer.linear1(h)))
+        )
     torch.testing.assert_close(y, model[3](h.flatten(1)))
 
 
 @pytest.mark.parametrize("given", [True, False])
 def test_by_hand_a_residual_connection_from_the_input_and_a_constant(given):
     x = torch.randn(4, 5)
-    layers = {"a": nn.Linear(5, 6, bias=False), "act1": nn.Sigmoid(), "b": nn.Linear(6, 5), "norm": nn.LayerNorm(5)}
+    layers = {
+        "a": nn.Linear(5, 6, bias=False),
+        "act1": nn.Sigmoid(),
+        "b": nn.Linear(6, 5),
+        "norm": nn.LayerNorm(5),
+    }
     layers |= {"act2": nn.ReLU(), "out": nn.Linear(5, 3)}
     model = Net(lambda s, x: s.out(s.act2(s.norm(x + s.b(s.act1(s.a(x) + s.shift))))), **layers)
     model.shift = nn.Parameter(torch.randn(6))
@@ -492,7 +655,9 @@ def test_by_hand_the_parts_of_bert():
     gateon.gates_of(plain).detach()
     seen = {}
     for name in ("bert.embeddings", "bert.encoder.layer.0.intermediate", "bert.pooler"):
-        model.get_submodule(name).register_forward_hook(lambda m, a, k, y, n=name: seen.update({n: (a, k, y)}), with_kwargs=True)
+        model.get_submodule(name).register_forward_hook(
+            lambda m, a, k, y, n=name: seen.update({n: (a, k, y)}), with_kwargs=True
+        )
     call(model, x)
 
     def base(name):
@@ -505,7 +670,8 @@ def test_by_hand_the_parts_of_bert():
     torch.testing.assert_close(seen[inner][2], g[inner + ".dense"] * base(inner))
     torch.testing.assert_close(seen["bert.pooler"][2], g["bert.pooler.dense"] * base("bert.pooler"))
     assert gates.sites["bert.embeddings.word_embeddings"].owns == tuple(
-        f"bert.embeddings.{n}" for n in ("word_embeddings", "LayerNorm", "token_type_embeddings", "position_embeddings")
+        f"bert.embeddings.{n}"
+        for n in ("word_embeddings", "LayerNorm", "token_type_embeddings", "position_embeddings")
     )
 
 
@@ -513,7 +679,11 @@ def test_by_hand_the_parts_of_bert():
     ("name", "within", "places"),
     [
         ("gpt2", "transformer.h.0.", {"mlp.c_fc": "mlp.act", "attn.c_attn": "attn.c_attn"}),
-        ("llama", "model.layers.1.mlp.", {"gate_proj": "act_fn", "up_proj": "up_proj", "down_proj": "down_proj"}),
+        (
+            "llama",
+            "model.layers.1.mlp.",
+            {"gate_proj": "act_fn", "up_proj": "up_proj", "down_proj": "down_proj"},
+        ),
         ("roberta", "roberta.embeddings.", {"word_embeddings": "LayerNorm"}),
         ("roberta", "classifier.", {"dense": "out_proj"}),
         ("electra", "classifier.", {"dense": "activation"}),
@@ -533,10 +703,14 @@ def test_places_in_models_of_transformers(name, within, places):
 
 
 def test_a_layer_whose_input_is_given_by_name_is_gated_too():
-    model = Net(lambda s, x: s.out(input=torch.sigmoid(s.fc(x))), fc=nn.Linear(5, 6), out=nn.Linear(6, 3))
+    model = Net(
+        lambda s, x: s.out(input=torch.sigmoid(s.fc(x))), fc=nn.Linear(5, 6), out=nn.Linear(6, 3)
+    )
     gates, x = gateon.attach(model, density=0.5), torch.randn(4, 5)
     expected = F.linear(
-        gates.gain()["fc"] * torch.sigmoid(F.linear(x, model.fc.weight, model.fc.bias)), model.out.weight, model.out.bias
+        gates.gain()["fc"] * torch.sigmoid(F.linear(x, model.fc.weight, model.fc.bias)),
+        model.out.weight,
+        model.out.bias,
     )
     torch.testing.assert_close(model(x), expected)
 

@@ -25,7 +25,9 @@ def tensors(A, mu):
 
 
 @settings(deadline=None)
-@given(shares, st.lists(st.floats(0, 50), min_size=2, max_size=20), rates, epsilons, st.floats(0, 0.2))
+@given(
+    shares, st.lists(st.floats(0, 50), min_size=2, max_size=20), rates, epsilons, st.floats(0, 0.2)
+)
 def test_update_equals_its_twin_and_stays_in_bounds(A, mu, rate, epsilon, floor):
     A, mu = tensors(A, mu)
     if not (mu > 0).any():
@@ -48,7 +50,8 @@ def test_irrelevant_units_rise_and_relevant_ones_fall(A, rate, epsilon):
     A = torch.tensor(A, dtype=double)
     mu = torch.where(torch.arange(len(A)) % 2 == 0, epsilon / 2, epsilon + 1.0).double()
     new = availability.update(A, mu, rate, epsilon)
-    rounding = 4 * torch.finfo(double).eps * A + torch.finfo(double).tiny  # of a product of two factors
+    # of a product of two factors
+    rounding = 4 * torch.finfo(double).eps * A + torch.finfo(double).tiny
     assert (new[::2] >= (A - rounding)[::2]).all() and (new[1::2] <= (A + rounding)[1::2]).all()
 
 
@@ -75,11 +78,16 @@ def test_relevance_that_is_zero_everywhere_changes_nothing():
     assert torch.equal(availability.update(A, torch.zeros(2), 0.1, 0.5), A)
 
 
-@pytest.mark.parametrize("a, b, rate, epsilon", [(3.0, 0.0, 0.01, 1.0), (2.0, 0.2, 0.02, 0.5), (10.0, 0.9, 0.01, 1.0)])
+@pytest.mark.parametrize(
+    "a, b, rate, epsilon", [(3.0, 0.0, 0.01, 1.0), (2.0, 0.2, 0.02, 0.5), (10.0, 0.9, 0.01, 1.0)]
+)
 def test_recovery_takes_the_time_of_the_supplement(a, b, rate, epsilon):
     predicted = availability.recovery_time(50, a, b, rate, epsilon)
-    assert reference.steps_until_recovered(50, a, b, rate, epsilon) == pytest.approx(predicted, abs=1)
-    # The dynamics themselves, in the package's own update: two units so that the relevances have mean one or less.
+    assert reference.steps_until_recovered(50, a, b, rate, epsilon) == pytest.approx(
+        predicted, abs=1
+    )
+    # The dynamics themselves, in the package's own update: two units so that the relevances have
+    # mean one or less.
     A = torch.tensor([0.5], dtype=double)
     for _ in range(50):
         A = availability.update(A, torch.tensor([a], dtype=double), rate, epsilon)

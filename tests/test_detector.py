@@ -42,7 +42,10 @@ def switches(verdicts):
 def learned(steps, start=2.3, end=0.1, speed=0.3, noise=0.05, seed=0):
     """The losses of a task: they fall from start towards end, and every batch differs a little."""
     rng = random.Random(seed)
-    return [(end + (start - end) * math.exp(-speed * t)) * (1 + noise * rng.uniform(-1, 1)) for t in range(steps)]
+    return [
+        (end + (start - end) * math.exp(-speed * t)) * (1 + noise * rng.uniform(-1, 1))
+        for t in range(steps)
+    ]
 
 
 def settled(steps=40, **options):
@@ -57,14 +60,17 @@ def settled(steps=40, **options):
 
 def twin_of(detector, tables):
     s = detector
-    return reference.change_points(tables, s.threshold, s.window, s.loss_rate, s.confidence_rate, s.confident)
+    return reference.change_points(
+        tables, s.threshold, s.window, s.loss_rate, s.confidence_rate, s.confident
+    )
 
 
 def run_on(detector, tables):
     found = []
     for table in tables:
         verdict = detector.update(
-            table[min(detector.active, len(table) - 1)], lambda ks, t=table: [t[min(k, len(t) - 1)] for k in ks]
+            table[min(detector.active, len(table) - 1)],
+            lambda ks, t=table: [t[min(k, len(t) - 1)] for k in ks],
         )
         found.append((verdict.context, verdict.new))
     return found
@@ -77,7 +83,12 @@ def random_tables(seed, steps, contexts=4):
     while len(tables) < steps:
         good, level = rng.randrange(contexts + 1), rng.uniform(0.1, 1)
         for _ in range(rng.randint(1, 60)):
-            tables.append([level * rng.uniform(0.8, 1.2) * (1 if k == good else rng.uniform(1, 8)) for k in range(contexts)])
+            tables.append(
+                [
+                    level * rng.uniform(0.8, 1.2) * (1 if k == good else rng.uniform(1, 8))
+                    for k in range(contexts)
+                ]
+            )
     return tables[:steps]
 
 
@@ -98,7 +109,9 @@ def test_the_papers_presets_are_algorithm_1(name, seed):
     confident=st.floats(0, 0.99),
 )
 @settings(max_examples=60, deadline=None)
-def test_algorithm_1_with_any_settings_is_its_literal_twin(seed, threshold, window, rates, confident):
+def test_algorithm_1_with_any_settings_is_its_literal_twin(
+    seed, threshold, window, rates, confident
+):
     tables = random_tables(seed, 120)
     detector = ContextDetector(threshold, window, *rates, confident=confident, robust=False)
     assert run_on(detector, tables) == twin_of(detector, tables)
@@ -118,7 +131,12 @@ def test_the_first_context_that_passes_is_taken_by_algorithm_1_and_the_best_one_
         for k in range(4):  # contexts 0 to 3 are opened, with losses of about 1
             fed(detector, [1.0] * 20)
             if k < 3:
-                assert detector.update(50.0, fits_none if robust else lambda ks: [50.0 for _ in ks]).context == k + 1
+                assert (
+                    detector.update(
+                        50.0, fits_none if robust else lambda ks: [50.0 for _ in ks]
+                    ).context
+                    == k + 1
+                )
                 fed(detector, [] if robust else [1.0] * 60)
         found = detector.update(20.0, lambda ks: [20.0, 1.1, 0.9, 20.0]).context
         assert found == expected
@@ -168,14 +186,22 @@ def test_a_task_that_goes_on_is_no_switch(kind, seed):
     rng = random.Random(seed)
     detector = ContextDetector()
     verdicts = fed(detector, [STEADY[kind](t, rng) for t in range(300)])
-    assert not switches(verdicts) and detector.figures == {"switches": 0, "returns": 0, "dismissed": 0}
+    assert not switches(verdicts) and detector.figures == {
+        "switches": 0,
+        "returns": 0,
+        "dismissed": 0,
+    }
 
 
 @given(st.lists(st.floats(-1e6, 1e6), max_size=40), windows)
 def test_whatever_the_losses_are_the_books_stay_sound(losses, window):
     detector = ContextDetector(window=window)
     verdicts = fed(detector, losses)
-    assert detector.contexts == 1 + sum(verdict.new for verdict in verdicts) == 1 + detector.figures["switches"]
+    assert (
+        detector.contexts
+        == 1 + sum(verdict.new for verdict in verdicts)
+        == 1 + detector.figures["switches"]
+    )
     assert all(0 <= confidence <= 1 for confidence in detector.confidences)
     assert all(verdict.context < detector.contexts for verdict in verdicts)
     for before, after in pairwise(verdicts):
@@ -192,7 +218,11 @@ def test_a_jump_is_found_within_the_window_early_or_late(seed, window, steps, ju
     detector = ContextDetector(window=window)
     assert not switches(fed(detector, learned(steps, seed=seed)))
     verdicts = fed(detector, [2.3 * jump] * window)
-    assert switches(verdicts) == [window - 1] and all(v.suspected for v in verdicts[:-1]) and verdicts[-1].new
+    assert (
+        switches(verdicts) == [window - 1]
+        and all(v.suspected for v in verdicts[:-1])
+        and verdicts[-1].new
+    )
 
 
 @given(seed=seeds, tasks=st.integers(2, 6), steps=st.integers(15, 60))
@@ -214,10 +244,25 @@ def test_a_switch_is_seen_in_a_network_that_has_nothing_left_to_learn():
 
 
 def test_a_steep_fall_is_not_taken_for_noise():
-    falling = [1.37, 1.35, 1.31, 1.22, 1.1, 0.95, 0.81, 0.65, 0.42, 0.28, 0.22, 0.14]  # of a small network
+    # of a small network
+    falling = [
+        1.37,
+        1.35,
+        1.31,
+        1.22,
+        1.1,
+        0.95,
+        0.81,
+        0.65,
+        0.42,
+        0.28,
+        0.22,
+        0.14,
+    ]
     detector = ContextDetector()
     fed(detector, falling)
-    assert detector.update(1.1).suspected  # noise of the size of those steps would reach it; a level this loss has left does not
+    # noise of the size of those steps would reach it; a level this loss has left does not
+    assert detector.update(1.1).suspected
 
 
 def test_nothing_is_a_switch_before_there_is_confidence():
@@ -262,7 +307,13 @@ def returning():
 
 
 @pytest.mark.parametrize(
-    "probed, context", [([0.12, 0.1, WORST], 1), ([0.1, 0.12, WORST], 0), ([WORST, 0.19, WORST], 1), ([1.0, 0.9, WORST], 3)]
+    "probed, context",
+    [
+        ([0.12, 0.1, WORST], 1),
+        ([0.1, 0.12, WORST], 0),
+        ([WORST, 0.19, WORST], 1),
+        ([1.0, 0.9, WORST], 3),
+    ],
 )
 def test_the_best_fitting_old_context_returns_if_one_fits(probed, context):
     detector = returning()
@@ -275,7 +326,9 @@ def test_a_returning_context_goes_on_with_its_own_books():
     detector = returning()
     losses, confidences = detector.losses, detector.confidences
     fed(detector, [WORST] * 3, fits(0.1, WORST, WORST))
-    assert detector.active == 0 and detector.losses == losses and detector.confidences == confidences
+    assert (
+        detector.active == 0 and detector.losses == losses and detector.confidences == confidences
+    )
     assert not switches(fed(detector, [0.1] * 10))
     assert detector.confidences[0] > confidences[0] and detector.confidences[1:] == confidences[1:]
 
@@ -331,7 +384,10 @@ def test_more_contexts_than_allowed_are_an_error_that_changes_nothing(robust):
     fed(detector, [0.1] * 60 + [WORST] * 2)
     before = copy.deepcopy(detector.state_dict())
     for probe in (fits_none, None):
-        with pytest.raises(ValueError, match="there are 1 already, which is max_contexts: raise it, or choose when_full"):
+        with pytest.raises(
+            ValueError,
+            match="there are 1 already, which is max_contexts: raise it, or choose when_full",
+        ):
             detector.update(WORST, probe)
         assert detector.state_dict() == before and detector.contexts == 1
 
@@ -344,7 +400,8 @@ def test_or_the_best_fitting_one_is_reused(robust):
     assert detector.active == 1 and detector.contexts == 2
     assert fed(detector, [WORST] * 3, fits(3.0, 4.0))[-1].context == 0
     fed(detector, [0.1] * 60)
-    assert fed(detector, [WORST] * 3, fits(3.0, 4.0))[-1].context == 0  # the one at hand is the best there is
+    # the one at hand is the best there is
+    assert fed(detector, [WORST] * 3, fits(3.0, 4.0))[-1].context == 0
     assert detector.contexts == 2
 
 
@@ -404,7 +461,9 @@ def test_the_scale_of_the_losses_does_not_matter(seed, exponent, robust):
 @settings(deadline=None, max_examples=40)
 def test_going_on_from_a_checkpoint_is_going_on(seed, at, robust, window, tmp_path_factory):
     tables = random_tables(seed, 150)
-    whole, first, second = (ContextDetector(confidence_rate=0.3, window=window, robust=robust) for _ in range(3))
+    whole, first, second = (
+        ContextDetector(confidence_rate=0.3, window=window, robust=robust) for _ in range(3)
+    )
     expected = run_on(whole, tables)
     before = run_on(first, tables[:at])
     path = tmp_path_factory.mktemp("detector") / "state"
@@ -434,7 +493,10 @@ def test_the_robust_rule_is_better_where_algorithm_1_fails():
     trials = range(20)
     odd = [[*learned(300, noise=0.0), WORST, *learned(100, start=0.1, noise=0.0)] for _ in trials]
     falling = [learned(400, seed=seed) for seed in trials]
-    noisy = [[1.5 + 0.1 * random.Random(1000 * seed + t).gauss(0, 1) for t in range(400)] for seed in trials]
+    noisy = [
+        [1.5 + 0.1 * random.Random(1000 * seed + t).gauss(0, 1) for t in range(400)]
+        for seed in trials
+    ]
 
     def paper():
         return ContextDetector.preset("paper-mnist")
@@ -443,10 +505,17 @@ def test_the_robust_rule_is_better_where_algorithm_1_fails():
         return sum(bool(switches(fed(make(), losses))) for losses in sequences)
 
     def found(make, steps):
-        return sum(switches(fed(make(), learned(steps, speed=0.1 + 0.01 * n, noise=0.0) + [3.0] * 5)) != [] for n in trials)
+        return sum(
+            switches(fed(make(), learned(steps, speed=0.1 + 0.01 * n, noise=0.0) + [3.0] * 5)) != []
+            for n in trials
+        )
 
     assert (false_alarms(paper, odd), false_alarms(ContextDetector, odd)) == (20, 0)
     assert (false_alarms(paper, falling), false_alarms(ContextDetector, falling)) == (20, 0)
     assert (false_alarms(paper, noisy), false_alarms(ContextDetector, noisy)) == (20, 0)
     assert (found(paper, 12), found(ContextDetector, 12)) == (0, 20)  # a task of twelve batches
-    assert (found(paper, 400), found(ContextDetector, 400)) == (20, 20)  # a smooth one of four hundred
+    # a smooth one of four hundred
+    assert (found(paper, 400), found(ContextDetector, 400)) == (
+        20,
+        20,
+    )

@@ -33,7 +33,10 @@ def mlp(inputs=6, hidden=(20, 20), outputs=3, dtype=torch.float32, activation=nn
 def data(seed, batches=20, samples=16, inputs=6, classes=3, dtype=torch.float32):
     generator = torch.Generator().manual_seed(seed)
     return [
-        (torch.randn(samples, inputs, generator=generator, dtype=dtype), torch.randint(0, classes, (samples,), generator=generator))
+        (
+            torch.randn(samples, inputs, generator=generator, dtype=dtype),
+            torch.randint(0, classes, (samples,), generator=generator),
+        )
         for _ in range(batches)
     ]
 
@@ -46,7 +49,13 @@ def train(model, optimizer, batches):
 
 
 def learner(method, *, compact=True, model=None, optimizer=SGD, **options):
-    return gateon.Learner(mlp() if model is None else model, optimizer=optimizer, method=method, compact=compact, **options)
+    return gateon.Learner(
+        mlp() if model is None else model,
+        optimizer=optimizer,
+        method=method,
+        compact=compact,
+        **options,
+    )
 
 
 def distance(a, b):
@@ -103,7 +112,11 @@ def test_contexts_are_numbers_of_any_kind(number):
     learn = learner(gateon.GateON())
     (x, y) = data(0)[0]
     seen = learn.observe(x, y, context=number(1))
-    assert seen.context == 1 and type(seen.context) is int and not learn.observe(x, y, context=1).switched
+    assert (
+        seen.context == 1
+        and type(seen.context) is int
+        and not learn.observe(x, y, context=1).switched
+    )
     torch.testing.assert_close(learn.predict(x, context=number(0)), learn.predict(x, context=0))
     for bad in (number(-1), True, 0.5, "first", None):
         with pytest.raises((IndexError, ValueError)):
@@ -126,7 +139,9 @@ def test_nothing_cannot_be_recognised(compact):
 @pytest.mark.parametrize("per", ["unit", "parameter"])
 @pytest.mark.parametrize("compact", [True, False])
 def test_a_first_rate_of_zero_freezes_from_the_second_context_on(per, compact):
-    learn = learner(gateon.GateON(per=per, first_rate=0.0, rate=0.05, epsilon=0.0, density=0.9), compact=compact)
+    learn = learner(
+        gateon.GateON(per=per, first_rate=0.0, rate=0.05, epsilon=0.0, density=0.9), compact=compact
+    )
     least = []
     for context in (0, 1):
         for x, y in data(context):
@@ -165,7 +180,10 @@ def test_a_context_moves_by_momentum_though_a_batch_has_no_gradient_for_its_gate
         model = mlp(dtype=double)
         model[0].bias.data.fill_(-0.5)  # so that empty inputs silence every unit
         learn = learner(
-            gateon.GateON(density=0.3), compact=compact, model=model, optimizer=partial(torch.optim.Adam, lr=0.01, eps=1e-3)
+            gateon.GateON(density=0.3),
+            compact=compact,
+            model=model,
+            optimizer=partial(torch.optim.Adam, lr=0.01, eps=1e-3),
         )
         for context in range(2):
             for n, (x, y) in enumerate(data(context, dtype=double)):
@@ -214,7 +232,9 @@ def test_a_loop_of_ones_own_resumes_whether_the_state_is_loaded_before_the_switc
     theirs.load_state_dict(saved[2])
     again.switch(1)
     train(resumed, other, data(2))
-    assert all(torch.equal(a, b) for a, b in zip(model.parameters(), resumed.parameters(), strict=True))
+    assert all(
+        torch.equal(a, b) for a, b in zip(model.parameters(), resumed.parameters(), strict=True)
+    )
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (0, 2, 1), (2, 0, 1)])
@@ -229,7 +249,10 @@ def test_contexts_inherit_after_a_resume_as_they_would_have(order):
     resumed = make()
     resumed.load_state_dict(copy.deepcopy(whole.state_dict()))
     for x, y in data(7):
-        assert whole.observe(x, y, context=order[2]).loss == resumed.observe(x, y, context=order[2]).loss
+        assert (
+            whole.observe(x, y, context=order[2]).loss
+            == resumed.observe(x, y, context=order[2]).loss
+        )
 
 
 def test_a_learner_that_has_gone_on_can_be_taken_back():
@@ -251,7 +274,11 @@ def test_a_method_serves_one_learner():
     first.observe(x, y, context=0)
     second = learner(method)
     second.observe(x, y, context=0)
-    for call in (partial(first.observe, x, y, context=0), partial(first.observe, x, y, context=1), first.state_dict):
+    for call in (
+        partial(first.observe, x, y, context=0),
+        partial(first.observe, x, y, context=1),
+        first.state_dict,
+    ):
         with pytest.raises(RuntimeError, match="give each learner a method of its own"):
             call()
     assert second.method.handle.gates.model is second.model
@@ -265,7 +292,9 @@ def test_sites_may_all_be_fixed_and_the_head_free():
     gateon.obstruct(optimizer, gates)
     before = copy.deepcopy(model.state_dict())
     train(model, optimizer, data(0, 3))
-    moved = {name for name, tensor in model.state_dict().items() if not torch.equal(tensor, before[name])}
+    moved = {
+        name for name, tensor in model.state_dict().items() if not torch.equal(tensor, before[name])
+    }
     assert moved == {"1.context_gate.weight", "2.weight", "2.bias"}
 
 
@@ -279,7 +308,12 @@ def test_a_sub_network_trained_by_hand_needs_no_switch_before(per, epsilon):
         model = mlp(dtype=double)
         gates = gateon.attach(model, contexts=2, density=0.5)
         handle = gateon.obstruct(
-            torch.optim.SGD(model.parameters(), lr=0.1), gates, per=per, rate=0.2, epsilon=epsilon, first_rate=0.3
+            torch.optim.SGD(model.parameters(), lr=0.1),
+            gates,
+            per=per,
+            rate=0.2,
+            epsilon=epsilon,
+            first_rate=0.3,
         )
         for context in (0, 1, 0):
             if switch:
@@ -300,7 +334,9 @@ def test_the_slope_of_a_prelu_is_nobodys_own_though_one_unit_is_open():
         learned = []
         for compact in (True, False):
             learn = learner(
-                gateon.GateON(per=per, density=0.05, rate=0.1), compact=compact, model=mlp(dtype=double, activation=nn.PReLU)
+                gateon.GateON(per=per, density=0.05, rate=0.1),
+                compact=compact,
+                model=mlp(dtype=double, activation=nn.PReLU),
             )
             for x, y in data(0, dtype=double):
                 learn.observe(x, y, context=0)
@@ -310,7 +346,9 @@ def test_the_slope_of_a_prelu_is_nobodys_own_though_one_unit_is_open():
 
 def test_a_unit_that_closes_before_its_norm_is_silent():
     torch.manual_seed(0)
-    layers = nn.Sequential(nn.Linear(5, 8), nn.BatchNorm1d(8, affine=False), nn.ReLU(), nn.Linear(8, 3))
+    layers = nn.Sequential(
+        nn.Linear(5, 8), nn.BatchNorm1d(8, affine=False), nn.ReLU(), nn.Linear(8, 3)
+    )
     model = gateon.context_norms(layers)
     gateon.attach(model, density=1.0, before_norm=True)
     model[0].bias.data.fill_(-3.0)
@@ -378,7 +416,11 @@ def test_layers_whose_weights_are_computed_learn_the_same_in_a_sub_network(kind,
     learned = []
     for compact in (True, False):
         # Under spectral_norm every pass moves an estimate: the same passes must have been made.
-        learn = learner(gateon.GateON(per=per, density=0.5, rate=0.1), compact=compact, model=with_computed_weights(kind, (0,)))
+        learn = learner(
+            gateon.GateON(per=per, density=0.5, rate=0.1),
+            compact=compact,
+            model=with_computed_weights(kind, (0,)),
+        )
         for context in (0, 1):
             for x, y in data(context, dtype=double):
                 learn.observe(x, y, context=context)
@@ -399,7 +441,9 @@ def test_availability_protects_what_a_weight_is_computed_from():
         ledger.mark_plastic()
     before = copy.deepcopy(model.state_dict())
     train(model, optimizer, data(0, 3, dtype=double))
-    moved = {name for name, tensor in model.state_dict().items() if not torch.equal(tensor, before[name])}
+    moved = {
+        name for name, tensor in model.state_dict().items() if not torch.equal(tensor, before[name])
+    }
     assert moved == {"1.context_gate.weight", "3.context_gate.weight", "4.weight", "4.bias"}
 
 
@@ -409,7 +453,11 @@ def test_availability_protects_what_a_weight_is_computed_from():
 class TiedEmbedding(nn.Module):
     def __init__(self):
         super().__init__()
-        self.embedding, self.hidden, self.head = nn.Embedding(11, 8), nn.Linear(8, 8), nn.Linear(8, 11, bias=False)
+        self.embedding, self.hidden, self.head = (
+            nn.Embedding(11, 8),
+            nn.Linear(8, 8),
+            nn.Linear(8, 11, bias=False),
+        )
         self.head.weight = self.embedding.weight
 
     def forward(self, x):
@@ -419,7 +467,12 @@ class TiedEmbedding(nn.Module):
 class TiedLayers(nn.Module):
     def __init__(self):
         super().__init__()
-        self.first, self.a, self.b, self.head = nn.Linear(4, 8), nn.Linear(8, 8), nn.Linear(8, 8), nn.Linear(8, 3)
+        self.first, self.a, self.b, self.head = (
+            nn.Linear(4, 8),
+            nn.Linear(8, 8),
+            nn.Linear(8, 8),
+            nn.Linear(8, 3),
+        )
         self.b.weight = self.a.weight
 
     def forward(self, x):
@@ -441,7 +494,15 @@ def test_a_folded_network_with_tied_weights_computes_the_same(kind):
 def language_models():
     transformers = pytest.importorskip("transformers")
     small = {"vocab_size": 50, "num_hidden_layers": 2}
-    t5 = {"vocab_size": 50, "d_model": 16, "d_kv": 8, "d_ff": 32, "num_layers": 1, "num_heads": 2, "decoder_start_token_id": 0}
+    t5 = {
+        "vocab_size": 50,
+        "d_model": 16,
+        "d_kv": 8,
+        "d_ff": 32,
+        "num_layers": 1,
+        "num_heads": 2,
+        "decoder_start_token_id": 0,
+    }
     bart = {
         "vocab_size": 50,
         "d_model": 16,
@@ -454,15 +515,27 @@ def language_models():
         "max_position_embeddings": 32,
     }
     tokens = {"pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2}
-    gpt2 = {"vocab_size": 50, "n_positions": 32, "n_embd": 16, "n_layer": 2, "n_head": 2, "bos_token_id": 0, "eos_token_id": 0}
+    gpt2 = {
+        "vocab_size": 50,
+        "n_positions": 32,
+        "n_embd": 16,
+        "n_layer": 2,
+        "n_head": 2,
+        "bos_token_id": 0,
+        "eos_token_id": 0,
+    }
     return {
         "gpt2": lambda: transformers.GPT2LMHeadModel(transformers.GPT2Config(**gpt2)),
         "t5": lambda: transformers.T5ForConditionalGeneration(transformers.T5Config(**t5)),
-        "t5-untied": lambda: transformers.T5ForConditionalGeneration(transformers.T5Config(**t5, tie_word_embeddings=False)),
+        "t5-untied": lambda: transformers.T5ForConditionalGeneration(
+            transformers.T5Config(**t5, tie_word_embeddings=False)
+        ),
         "bart": lambda: transformers.BartForConditionalGeneration(
             transformers.BartConfig(**bart, **tokens, decoder_start_token_id=2)
         ),
-        "mamba": lambda: transformers.MambaForCausalLM(transformers.MambaConfig(**small, hidden_size=16, state_size=4)),
+        "mamba": lambda: transformers.MambaForCausalLM(
+            transformers.MambaConfig(**small, hidden_size=16, state_size=4)
+        ),
     }
 
 
@@ -509,7 +582,9 @@ def test_a_sub_network_that_would_differ_is_refused():
 @pytest.mark.parametrize("compact", [True, False])
 def test_a_refused_batch_leaves_no_trace_in_statistics(compact):
     torch.manual_seed(0)
-    layers = nn.Sequential(nn.Linear(6, 20), nn.BatchNorm1d(20), nn.ReLU(), nn.Dropout(0.5), nn.Linear(20, 3))
+    layers = nn.Sequential(
+        nn.Linear(6, 20), nn.BatchNorm1d(20), nn.ReLU(), nn.Dropout(0.5), nn.Linear(20, 3)
+    )
     learn = learner(gateon.GateON(), compact=compact, model=gateon.context_norms(layers))
     (x, y) = data(0)[0]
     learn.observe(x, y, context=0)
@@ -521,7 +596,9 @@ def test_a_refused_batch_leaves_no_trace_in_statistics(compact):
     ]:
         with pytest.raises(error):
             learn.observe(bad_x, bad_y, context=0)
-        assert all(torch.equal(tensor, before[name]) for name, tensor in learn.model.state_dict().items())
+        assert all(
+            torch.equal(tensor, before[name]) for name, tensor in learn.model.state_dict().items()
+        )
         assert torch.equal(torch.get_rng_state(), generator)
 
 
@@ -546,19 +623,29 @@ class RootOfZero(nn.Module):
 )
 def test_a_gradient_that_is_not_finite_under_a_finite_loss_changes_nothing(method, compact):
     torch.manual_seed(0)
-    model = nn.Sequential(nn.Linear(6, 20), RootOfZero(), nn.ReLU(), nn.Linear(20, 20), nn.ReLU(), nn.Linear(20, 3))
+    model = nn.Sequential(
+        nn.Linear(6, 20), RootOfZero(), nn.ReLU(), nn.Linear(20, 20), nn.ReLU(), nn.Linear(20, 3)
+    )
     learn = learner(copy.deepcopy(method), compact=compact, model=model)
     before = copy.deepcopy(learn.model.state_dict())
     with pytest.raises(FloatingPointError, match="not finite"):
         learn.observe(*data(0)[0], context=0)
-    assert all(torch.equal(tensor, before[name]) for name, tensor in learn.model.state_dict().items())
+    assert all(
+        torch.equal(tensor, before[name]) for name, tensor in learn.model.state_dict().items()
+    )
 
 
 def test_predicting_leaves_the_modes_of_modules_alone():
     for compact in (True, False):
         torch.manual_seed(0)
         model = nn.Sequential(
-            nn.Linear(6, 20), nn.BatchNorm1d(20), nn.ReLU(), nn.Linear(20, 20), nn.ReLU(), nn.Dropout(0.5), nn.Linear(20, 3)
+            nn.Linear(6, 20),
+            nn.BatchNorm1d(20),
+            nn.ReLU(),
+            nn.Linear(20, 20),
+            nn.ReLU(),
+            nn.Dropout(0.5),
+            nn.Linear(20, 3),
         )
         model[1].eval()
         model[5].eval()
@@ -570,8 +657,14 @@ def test_predicting_leaves_the_modes_of_modules_alone():
             learn.predict(x)
             learn.predict(x, context=0)
             learn.observe(x, y, context=context)
-            assert torch.equal(learn.model[1].running_mean, statistics), "in evaluation its statistics do not move"
-            assert not learn.model[1].training and not learn.model[5].training and learn.model[0].training
+            assert torch.equal(learn.model[1].running_mean, statistics), (
+                "in evaluation its statistics do not move"
+            )
+            assert (
+                not learn.model[1].training
+                and not learn.model[5].training
+                and learn.model[0].training
+            )
 
 
 # Misuse.
@@ -607,7 +700,9 @@ def test_functional_gradients_of_an_obstructed_model_are_plain():
     F.cross_entropy(model(x), y).backward()
     for name, parameter in model.named_parameters():
         torch.testing.assert_close(found[name], parameter.grad)
-    each = torch.func.vmap(torch.func.grad(loss), in_dims=(None, 0, 0))(parameters, x[:, None], y[:, None])
+    each = torch.func.vmap(torch.func.grad(loss), in_dims=(None, 0, 0))(
+        parameters, x[:, None], y[:, None]
+    )
     torch.testing.assert_close(each["0.weight"].mean(0), found["0.weight"])
     optimizer.step()
     assert handle.availability["0"].min() < 1
@@ -698,7 +793,9 @@ def test_a_refused_batch_leaves_the_estimates_of_spectral_norm_alone():
     for bad in (9, -1):
         with pytest.raises(ValueError, match=r"Labels must be between 0 and 2, got"):
             learn.observe(x, torch.full_like(y, bad), context=0)
-    assert all(torch.equal(tensor, before[name]) for name, tensor in learn.model.state_dict().items())
+    assert all(
+        torch.equal(tensor, before[name]) for name, tensor in learn.model.state_dict().items()
+    )
 
 
 def test_a_rule_and_a_relevance_of_ones_own_are_the_same_in_a_sub_network():
@@ -771,12 +868,16 @@ def test_a_new_kind_of_layer_is_registered_in_one_place():
 
     def network():
         torch.manual_seed(0)
-        return nn.Sequential(Scaled(6, 20), nn.ReLU(), Scaled(20, 16), nn.ReLU(), nn.Linear(16, 3).double())
+        return nn.Sequential(
+            Scaled(6, 20), nn.ReLU(), Scaled(20, 16), nn.ReLU(), nn.Linear(16, 3).double()
+        )
 
     for per in ("unit", "parameter"):
         learned = []
         for compact in (True, False):
-            learn = learner(gateon.GateON(per=per, density=0.5, rate=0.1), compact=compact, model=network())
+            learn = learner(
+                gateon.GateON(per=per, density=0.5, rate=0.1), compact=compact, model=network()
+            )
             for context in (0, 1):
                 for x, y in data(context, dtype=double):
                     learn.observe(x, y, context=context)

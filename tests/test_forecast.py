@@ -14,16 +14,30 @@ from gateon.runs.run import Quiet, run
 from gateon.runs.specification import Specification
 
 SMALL = Specification(
-    "split-mnist", tasks=2, network="cnn", channels=(4, 6), hidden=(10,), density=0.5, steps=6, batch=20, data="mnist-5k", threads=1
+    "split-mnist",
+    tasks=2,
+    network="cnn",
+    channels=(4, 6),
+    hidden=(10,),
+    density=0.5,
+    steps=6,
+    batch=20,
+    data="mnist-5k",
+    threads=1,
 )
 
 
 def test_the_memory_of_activity_grows_with_samples_and_channels_and_not_with_weights():
     x = torch.zeros(4, 1, 28, 28)
-    few, many = (forecast.activity_bytes(cnn((1, 28, 28), (channels, 4), (8,)), x) for channels in (4, 40))
+    few, many = (
+        forecast.activity_bytes(cnn((1, 28, 28), (channels, 4), (8,)), x) for channels in (4, 40)
+    )
     assert few >= 4 * 26 * 26 * 4 and 5 * few < many < 20 * few
     wide, narrow = (
-        forecast.activity_bytes(nn.Sequential(nn.Linear(units, 4), nn.ReLU()), torch.zeros(4, units)) for units in (100, 50)
+        forecast.activity_bytes(
+            nn.Sequential(nn.Linear(units, 4), nn.ReLU()), torch.zeros(4, units)
+        )
+        for units in (100, 50)
     )
     assert wide < 2.2 * narrow < 100 * 100 * 4, "the Linear's weight is not counted"
 
@@ -34,14 +48,21 @@ def test_a_forecast_is_a_trial_of_the_run_that_changes_nothing():
     assert found.seconds == pytest.approx(found.step_seconds * 2 * 6) and found.step_bytes > 10_000
     shown = str(replace(found, step_seconds=2.0, step_bytes=3_210_000_000, seconds=7200.0))
     assert shown == "A step takes about 2 seconds and 3.2 GB here: projected 2.0 hours of training."
-    first, _, again = SMALL.make_learner(stream), forecast.forecast(SMALL, stream), SMALL.make_learner(stream)
+    first, _, again = (
+        SMALL.make_learner(stream),
+        forecast.forecast(SMALL, stream),
+        SMALL.make_learner(stream),
+    )
     for a, b in zip(first.model.parameters(), again.model.parameters(), strict=True):
         assert torch.equal(a, b)
 
 
 def test_what_does_not_fit_is_refused_before_it_is_tried(monkeypatch):
     monkeypatch.setattr(forecast, "free_bytes", lambda device: 1000)
-    with pytest.raises(ValueError, match=r"A step of 20 samples needs about 0\.0 GB, and 0\.0 GB are free: choose a smaller batch"):
+    with pytest.raises(
+        ValueError,
+        match=r"A step of 20 samples needs about 0\.0 GB, and 0\.0 GB are free: choose a smaller batch",
+    ):
         forecast.forecast(SMALL, SMALL.make_stream())
 
 
@@ -85,43 +106,75 @@ def test_an_augmented_run_learns_other_images_and_resumes_exactly(tmp_path):
 @pytest.mark.parametrize("network", ["cnn", "wide-resnet"])
 @pytest.mark.parametrize("heads", ["shared", "per-task"])
 def test_every_network_learns_with_either_kind_of_head(network, heads):
-    asked = replace(SMALL, network=network, depth=10, widen=1, heads=heads, gate_penalty=0.1, optimizer="sgd")
+    asked = replace(
+        SMALL, network=network, depth=10, widen=1, heads=heads, gate_penalty=0.1, optimizer="sgd"
+    )
     stream = asked.make_stream()
     learner = asked.make_learner(stream)
     x, y = stream[0].train.x[:8], stream[0].train.y[:8]
     for context in (0, 1):
         assert learner.observe(x, y, context=context).loss > 0
     assert learner.is_compact and learner.predict(x, context=0).shape == (8, 2)
-    heads_found = sum("head.weight" in name and "context_gate" not in name for name in learner.model.state_dict())
+    heads_found = sum(
+        "head.weight" in name and "context_gate" not in name for name in learner.model.state_dict()
+    )
     assert heads_found == (1 if heads == "shared" else 2)
 
 
 def test_rates_and_the_schedule_are_those_of_the_network_unless_asked_otherwise():
     assert Specification("split-cifar100", network="mlp").make_method().rate == 0.01
     assert Specification("split-cifar100").make_method().rate == {"first": 0.04, "*": 0.004}
-    assert Specification("split-mnist", network="cnn", preset="paper").make_method().rate == {"conv*": 0.004, "*": 0.01}
+    assert Specification("split-mnist", network="cnn", preset="paper").make_method().rate == {
+        "conv*": 0.004,
+        "*": 0.01,
+    }
     assert Specification("split-cifar100", rate=0.5).make_method().rate == 0.5
-    assert Specification("split-cifar100", rate="group1*=0.5,*=0").make_method().rate == {"group1*": 0.5, "*": 0.0}
+    assert Specification("split-cifar100", rate="group1*=0.5,*=0").make_method().rate == {
+        "group1*": 0.5,
+        "*": 0.0,
+    }
     for wrong in ("first", "first=fast", "=,"):
         with pytest.raises(ValueError, match="rate is a number, or patterns of site names such as"):
             Specification("split-cifar100", rate=wrong)
 
 
 def test_options_that_do_not_fit_the_stream_are_one_sentence(tmp_path):
-    with pytest.raises(ValueError, match="classes_per_task is for split streams, not for permuted-mnist"):
+    with pytest.raises(
+        ValueError, match="classes_per_task is for split streams, not for permuted-mnist"
+    ):
         Specification("permuted-mnist", classes_per_task=3, data="mnist-5k").make_stream()
-    assert Specification("split-mnist", classes_per_task=5, tasks=2, data="mnist-5k").make_stream().classes == 5
+    assert (
+        Specification("split-mnist", classes_per_task=5, tasks=2, data="mnist-5k")
+        .make_stream()
+        .classes
+        == 5
+    )
     asked = Specification("split-mnist", network="wide-resnet", depth=11, data="mnist-5k")
     with pytest.raises(ValueError, match="depth of a Wide ResNet"):
         asked.make_learner(asked.make_stream())
-    with pytest.raises(ValueError, match="channels is one whole number of at least 1 for every convolution"):
+    with pytest.raises(
+        ValueError, match="channels is one whole number of at least 1 for every convolution"
+    ):
         Specification("split-mnist", channels=())
 
 
 def test_the_program_tells_the_forecast_before_a_run_begins(tmp_path, monkeypatch, capsys):
     cli = pytest.importorskip("gateon.cli")
     monkeypatch.chdir(tmp_path)
-    words = ["run", "split-mnist", "--network", "cnn", "--channels", "4", "--hidden", "8", "--tasks", "1", "--data", "mnist-5k"]
+    words = [
+        "run",
+        "split-mnist",
+        "--network",
+        "cnn",
+        "--channels",
+        "4",
+        "--hidden",
+        "8",
+        "--tasks",
+        "1",
+        "--data",
+        "mnist-5k",
+    ]
     words += ["--steps", "2", "--batch", "20", "--rate", "conv*=0.01,*=0.1", "--threads", "1"]
     assert cli.main(words) == 0
     assert "projected" in capsys.readouterr().err
@@ -141,6 +194,14 @@ def test_the_program_tells_the_forecast_before_a_run_begins(tmp_path, monkeypatc
     ],
 )
 def test_whatever_can_be_asked_for_can_be_forecast(changes):
-    asked = {"network": "cnn", "channels": (4,), "hidden": (8,), "steps": 2, "batch": 8, "tasks": 2, "data": "mnist-5k"}
+    asked = {
+        "network": "cnn",
+        "channels": (4,),
+        "hidden": (8,),
+        "steps": 2,
+        "batch": 8,
+        "tasks": 2,
+        "data": "mnist-5k",
+    }
     specification = Specification("split-mnist", **asked | changes)
     assert forecast.forecast(specification, specification.make_stream()).step_bytes > 0

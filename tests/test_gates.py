@@ -64,7 +64,13 @@ def test_a_detached_model_trains_like_a_plain_one(name):
 def test_gates_that_are_off_or_open_are_the_base_model_bit_for_bit(name, training, how):
     model, x = make(name)
     plain = copy.deepcopy(model).train(training)
-    gates = gateon.attach(model.train(training), contexts=2, density=0.3, example=x, start="open" if how == "open" else "random")
+    gates = gateon.attach(
+        model.train(training),
+        contexts=2,
+        density=0.3,
+        example=x,
+        start="open" if how == "open" else "random",
+    )
     if how == "off":
         gates.off()
     gates.switch(1)
@@ -75,7 +81,8 @@ def test_gates_that_are_off_or_open_are_the_base_model_bit_for_bit(name, trainin
         torch.manual_seed(4)
         y = model(x)
         torch.manual_seed(4)
-        torch.testing.assert_close(y, plain(x))  # torch's fused path for transformers rounds differently
+        # torch's fused path for transformers rounds differently
+        torch.testing.assert_close(y, plain(x))
     if how == "off":
         gates.on()
         assert not torch.equal(run(model, x)[0], z)
@@ -104,7 +111,9 @@ def test_the_model_keeps_class_signature_and_keys(name):
 
 @given(st.integers(0, 1000), st.sampled_from([1, 2, 3]), st.floats(0.01, 1), st.floats(0.01, 20))
 @settings(max_examples=30, deadline=None)
-def test_gains_are_in_the_unit_interval_and_the_share_of_open_gates_is_exact(seed, power, density, width):
+def test_gains_are_in_the_unit_interval_and_the_share_of_open_gates_is_exact(
+    seed, power, density, width
+):
     gates = gateon.attach(mlp(), contexts=2, density=density, power=power, width=width, seed=seed)
     for k in range(2):
         for site, gain in gates.gain(k).items():
@@ -128,7 +137,10 @@ def test_a_number_as_start_is_the_gain_of_open_gates():
 
 
 def test_width_bounds_the_random_start():
-    weights = {w: gateon.attach(mlp(400), density=1.0, width=w).gates["0"].weight.detach() for w in (0.1, 1.0)}
+    weights = {
+        w: gateon.attach(mlp(400), density=1.0, width=w).gates["0"].weight.detach()
+        for w in (0.1, 1.0)
+    }
     assert 0.09 < weights[0.1].max() <= 0.1
     assert 0.9 < weights[1.0].max() <= 1.0
     assert weights[1.0].min() < 0.05
@@ -151,7 +163,9 @@ def test_where_gates_are_shared_every_context_starts_on_the_same_units_whenever_
     first = gates.gain(0)["0"]
     assert torch.equal(first, plain.gain(0)["0"])
     assert all(torch.equal(gates.gain(k)["0"], first) for k in (1, 2))
-    assert torch.equal(gates.gain(1)["2"], plain.gain(1)["2"]) and not torch.equal(gates.gain(2)["2"], gates.gain(0)["2"])
+    assert torch.equal(gates.gain(1)["2"], plain.gain(1)["2"]) and not torch.equal(
+        gates.gain(2)["2"], gates.gain(0)["2"]
+    )
 
 
 def test_the_global_generator_neither_decides_the_gates_nor_is_moved():
@@ -166,7 +180,10 @@ def test_the_global_generator_neither_decides_the_gates_nor_is_moved():
 
 
 def test_a_contexts_gates_do_not_depend_on_how_many_there_are_or_when_it_came():
-    many, few = gateon.attach(mlp(), contexts=5, density=0.5), gateon.attach(mlp(), contexts=2, density=0.5)
+    many, few = (
+        gateon.attach(mlp(), contexts=5, density=0.5),
+        gateon.attach(mlp(), contexts=2, density=0.5),
+    )
     assert [few.add_context() for _ in range(3)] == [2, 3, 4]
     assert few.contexts == 5
     assert all(same(many.gain(k), few.gain(k)) for k in range(5))
@@ -221,7 +238,10 @@ def test_the_gated_forward_pass_is_the_equation(power):
     x = torch.randn(4, 5)
     for k in range(2):
         gates.switch(k)
-        g = {s: torch.tanh(torch.clamp(gate.weight[k], min=0)) ** power for s, gate in gates.gates.items()}
+        g = {
+            s: torch.tanh(torch.clamp(gate.weight[k], min=0)) ** power
+            for s, gate in gates.gates.items()
+        }
         h = g["0"] * torch.relu(x @ model[0].weight.T + model[0].bias)
         h = g["2"] * torch.tanh(h @ model[2].weight.T + model[2].bias)
         torch.testing.assert_close(model(x), h @ model[4].weight.T + model[4].bias)
@@ -247,7 +267,9 @@ def test_one_context_per_sample_equals_each_sample_alone(name, training):
     for module in model.modules():
         if isinstance(module, nn.Dropout | nn.MultiheadAttention):
             module.p = module.dropout = 0.0
-        elif isinstance(module, gateon.ContextNorm):  # in training a norm looks at the other samples, as it must
+        elif isinstance(
+            module, gateon.ContextNorm
+        ):  # in training a norm looks at the other samples, as it must
             module.eval()
             module.running_mean.copy_(torch.randn(module.running_mean.shape))
             module.running_var.copy_(torch.rand(module.running_var.shape) + 0.5)
@@ -324,7 +346,15 @@ def test_closed_gates_never_move_and_their_units_get_no_gradient():
 @pytest.mark.parametrize("how", ["pattern", "availability"])
 def test_predictions_of_old_contexts_are_bit_stable_once_everything_they_use_is_frozen(kind, how):
     torch.manual_seed(0)
-    body = [nn.Conv2d(3, 6, 3), nn.BatchNorm2d(6), nn.ReLU(), nn.Flatten(), nn.Linear(6 * 9, 8), nn.BatchNorm1d(8), nn.ReLU()]
+    body = [
+        nn.Conv2d(3, 6, 3),
+        nn.BatchNorm2d(6),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(6 * 9, 8),
+        nn.BatchNorm1d(8),
+        nn.ReLU(),
+    ]
     model = gateon.context_norms(nn.Sequential(*body, nn.Linear(8, 3)))
     gates = gateon.attach(model, contexts=2, density=0.5)
     options = {"momentum": 0.9} if kind is torch.optim.SGD else {}
@@ -351,7 +381,9 @@ def test_predictions_of_old_contexts_are_bit_stable_once_everything_they_use_is_
         handle.remove()
         gateon.obstruct(optimizer, gates, frozen="*")
     else:
-        handle.load_state_dict({k: v if k == "steps" else torch.zeros_like(v) for k, v in handle.state_dict().items()})
+        handle.load_state_dict(
+            {k: v if k == "steps" else torch.zeros_like(v) for k, v in handle.state_dict().items()}
+        )
     frozen = {n: p.detach().clone() for n, p in model.named_parameters() if "context_gate" not in n}
     old, first_row = predict(0), {s: g.weight[0].detach().clone() for s, g in gates.gates.items()}
     other, statistics = predict(1), model[1].running_mean.clone()
@@ -360,7 +392,8 @@ def test_predictions_of_old_contexts_are_bit_stable_once_everything_they_use_is_
     assert all(torch.equal(p, frozen[n]) for n, p in model.named_parameters() if n in frozen)
     assert all(torch.equal(g.weight[0], first_row[s]) for s, g in gates.gates.items())
     assert torch.equal(model[1].running_mean[0], statistics[0])
-    assert not torch.equal(model[1].running_mean[1], statistics[1])  # else nothing was learned and nothing shown
+    # else nothing was learned and nothing shown
+    assert not torch.equal(model[1].running_mean[1], statistics[1])
     assert not torch.equal(predict(1), other)
 
 
@@ -371,7 +404,10 @@ def test_a_gate_that_never_fires_is_named():
     class Attention(nn.Module):
         def __init__(self):
             super().__init__()
-            self.attention, self.head = nn.MultiheadAttention(8, 2, batch_first=True), nn.Linear(8, 3)
+            self.attention, self.head = (
+                nn.MultiheadAttention(8, 2, batch_first=True),
+                nn.Linear(8, 3),
+            )
 
         def forward(self, x):
             return self.head(self.attention(x, x, x, need_weights=False)[0])
@@ -379,7 +415,10 @@ def test_a_gate_that_never_fires_is_named():
     model = Attention()
     gates = gateon.attach(model, sites={"attention.out_proj": "attention.out_proj"})
     for _ in range(2):
-        with pytest.raises(RuntimeError, match=r"'attention\.out_proj' did not act in the first forward pass.*detach"):
+        with pytest.raises(
+            RuntimeError,
+            match=r"'attention\.out_proj' did not act in the first forward pass.*detach",
+        ):
             model(torch.randn(2, 3, 8))
     gates.detach()
     model(torch.randn(2, 3, 8))
@@ -478,7 +517,12 @@ def test_a_compiled_model_is_gated_everywhere_and_switching_does_not_compile_it_
     class Tiny(nn.Module):
         def __init__(self):
             super().__init__()
-            self.a, self.b, self.act, self.head = nn.Linear(5, 6), nn.Linear(6, 6), nn.ReLU(), nn.Linear(6, 3)
+            self.a, self.b, self.act, self.head = (
+                nn.Linear(5, 6),
+                nn.Linear(6, 6),
+                nn.ReLU(),
+                nn.Linear(6, 3),
+            )
 
         def forward(self, x):
             return self.head(self.act(self.b(torch.sigmoid(self.a(x)))))

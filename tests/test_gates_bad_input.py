@@ -69,11 +69,23 @@ class Forks(nn.Module):
 @pytest.mark.parametrize(
     ("make_model", "message"),
     [
-        (lambda: nn.Sequential(nn.LazyLinear(4), nn.Linear(4, 2)), "lazy layers.*run one before attach"),
-        (lambda: nn.Sequential(nn.Linear(5, 3)), "Sequential has no hidden layer to gate: name sites=, or pass head=True"),
+        (
+            lambda: nn.Sequential(nn.LazyLinear(4), nn.Linear(4, 2)),
+            "lazy layers.*run one before attach",
+        ),
+        (
+            lambda: nn.Sequential(nn.Linear(5, 3)),
+            "Sequential has no hidden layer to gate: name sites=, or pass head=True",
+        ),
         (lambda: nn.Sequential(nn.ReLU()), "no hidden layer"),
-        (lambda: nn.Sequential(nn.Linear(5, 0), nn.ReLU(), nn.Linear(0, 3)), "Layer '0' has no units"),
-        (Forks, "Forks cannot be read without data .*pass example=.*or name the sites as a mapping"),
+        (
+            lambda: nn.Sequential(nn.Linear(5, 0), nn.ReLU(), nn.Linear(0, 3)),
+            "Layer '0' has no units",
+        ),
+        (
+            Forks,
+            "Forks cannot be read without data .*pass example=.*or name the sites as a mapping",
+        ),
     ],
 )
 def test_models_that_cannot_be_gated_say_why_and_stay_as_they_were(make_model, message):

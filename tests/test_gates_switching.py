@@ -9,7 +9,9 @@ import gateon
 from gate_models import every_model, make, mlp, same
 
 
-@pytest.mark.parametrize("context", [1, torch.tensor(1), np.int64(1), np.int32(1), torch.tensor(1, dtype=torch.int32)])
+@pytest.mark.parametrize(
+    "context", [1, torch.tensor(1), np.int64(1), np.int32(1), torch.tensor(1, dtype=torch.int32)]
+)
 @pytest.mark.parametrize("call", ["switch", "show"])
 def test_an_index_may_be_any_whole_number(context, call):
     gates = gateon.attach(mlp(), contexts=2)
@@ -106,7 +108,9 @@ def test_a_wrong_number_of_contexts_names_both_numbers(name):
     model = gateon.context_norms(model)
     gates = gateon.attach(model, contexts=2, example=x)
     gates.switch([0, 1, 0, 1])
-    with pytest.raises(ValueError, match=r"4 contexts were given for a batch of 6.*switch to one context"):
+    with pytest.raises(
+        ValueError, match=r"4 contexts were given for a batch of 6.*switch to one context"
+    ):
         model(x)
     gates.switch(0)
     model(x)
@@ -121,10 +125,14 @@ def test_looking_at_another_context_is_no_switch_and_hides_none():
     optimizer.step()
     gates.show(1)
     gates.switch(0)
-    assert all((A == 1).all() for A in handle.applied.values()), "back in the context being learned: no switch"
+    assert all((A == 1).all() for A in handle.applied.values()), (
+        "back in the context being learned: no switch"
+    )
     gates.show(1)
     gates.switch(1)
-    assert any((A < 1).any() for A in handle.applied.values()), "learning the context that was shown: a switch"
+    assert any((A < 1).any() for A in handle.applied.values()), (
+        "learning the context that was shown: a switch"
+    )
 
 
 def test_adding_a_context_while_an_old_loss_is_alive_leaves_other_rows_alone():

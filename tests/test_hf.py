@@ -14,12 +14,20 @@ from gateon.networks import text_classifier
 from gateon.storage import checkpoint
 from tiny_language import tiny_model
 
-SIZES = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 24, "vocab_size": 40}
+SIZES = {
+    "hidden_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 24,
+    "vocab_size": 40,
+}
 CONFIGS = {
     "bert": lambda: transformers.BertConfig(**SIZES),
     "roberta": lambda: transformers.RobertaConfig(**SIZES, pad_token_id=1),
     "electra": lambda: transformers.ElectraConfig(**SIZES, embedding_size=12),
-    "distilbert": lambda: transformers.DistilBertConfig(dim=16, n_layers=2, n_heads=2, hidden_dim=24, vocab_size=40),
+    "distilbert": lambda: transformers.DistilBertConfig(
+        dim=16, n_layers=2, n_heads=2, hidden_dim=24, vocab_size=40
+    ),
 }
 kinds = pytest.mark.parametrize("kind", list(CONFIGS))
 both_views = pytest.mark.parametrize("per", ["unit", "parameter"])
@@ -63,27 +71,37 @@ def test_gates_sit_at_the_places_of_the_paper(kind):
         "electra": [12, 16, *[16, 24, 16] * 2, 16],
     }[kind]
     fixed = [site for site in gated if site.fixed]
-    assert len(fixed) == (4 if kind == "electra" else 3)  # embeddings, their projection, attention of two blocks
+    # embeddings, their projection, attention of two blocks
+    assert len(fixed) == (4 if kind == "electra" else 3)
     norms = (gates.model.get_submodule(site.place) for site in gated if site.units == 16)
-    assert sum(isinstance(norm, torch.nn.LayerNorm) for norm in norms) == (4 if kind == "electra" else 5)
+    assert sum(isinstance(norm, torch.nn.LayerNorm) for norm in norms) == (
+        4 if kind == "electra" else 5
+    )
 
 
 @kinds
 def test_names_do_not_matter(kind):
     model = make(kind)
-    expected = [(site.units, site.gated, site.fixed, len(site.owns)) for site in encoder_sites(model)]
+    expected = [
+        (site.units, site.gated, site.fixed, len(site.owns)) for site in encoder_sites(model)
+    ]
     for module in list(model.modules()):
         for name, child in list(module._modules.items()):
-            # transformers asks for these by their names; every place where gates could sit is renamed.
+            # transformers asks for these by their names; every place where gates could sit is
+            # renamed.
             if isinstance(child, torch.nn.Linear | torch.nn.LayerNorm | torch.nn.Embedding):
                 del module._modules[name]
                 module._modules[f"renamed_{name}"] = child
                 module.__dict__[name] = child
-    assert [(site.units, site.gated, site.fixed, len(site.owns)) for site in encoder_sites(model)] == expected
+    assert [
+        (site.units, site.gated, site.fixed, len(site.owns)) for site in encoder_sites(model)
+    ] == expected
 
 
 def test_a_network_of_another_kind_is_refused_with_its_blocks_named_and_general_gates_take_it():
-    config = transformers.GPT2Config(n_embd=16, n_layer=2, n_head=2, vocab_size=40, bos_token_id=1, eos_token_id=1)
+    config = transformers.GPT2Config(
+        n_embd=16, n_layer=2, n_head=2, vocab_size=40, bos_token_id=1, eos_token_id=1
+    )
     model = transformers.GPT2LMHeadModel(config).eval()
     with pytest.raises(ValueError, match=r"transformer\.h: 2 x GPT2Block\): use gateon\.attach"):
         gateon.hf.attach(model)
@@ -119,13 +137,24 @@ def test_open_gates_learn_and_fixed_weights_do_not_move(kind, per):
     before = values(model)
     for n in range(3):
         learn(model, optimizer, n)
-    moved = {name for name, p in model.state_dict().items() if p.is_floating_point() and not torch.equal(p, before[name])}
+    moved = {
+        name
+        for name, p in model.state_dict().items()
+        if p.is_floating_point() and not torch.equal(p, before[name])
+    }
     fixed = {f"{layer}." for site in gates.sites.values() if site.fixed for layer in site.owns}
-    held = {name for name in before if name.rpartition(".")[0] + "." in fixed and "context_gate" not in name}
-    weights = {name for name in before if "context_gate" not in name and before[name].is_floating_point()}
+    held = {
+        name
+        for name in before
+        if name.rpartition(".")[0] + "." in fixed and "context_gate" not in name
+    }
+    weights = {
+        name for name in before if "context_gate" not in name and before[name].is_floating_point()
+    }
     assert moved & weights == weights - held and any("embeddings" in name for name in held)
     for gate in gates.gates.values():
-        assert (gate.weight[0] != 0).any() and (gate.weight[1] == 0).all()  # the other context waits
+        # the other context waits
+        assert (gate.weight[0] != 0).any() and (gate.weight[1] == 0).all()
     assert not any(site in handle.availability for site in gates.sites if gates.sites[site].fixed)
 
 
@@ -146,8 +175,12 @@ def test_steepness_is_the_speed_of_gates():
         gates = gateon.hf.attach(model, steepness=steepness)
         optimizer = torch.optim.Adam(model.parameters(), lr=1e-4)
         learn(model, optimizer)
-        gains[steepness] = torch.cat([(gain - 1).abs() for gain in gates.gain().values()]).median().item()
-    assert gains[1.0] == pytest.approx(1e-4, rel=0.1) and gains[20.0] == pytest.approx(2e-3, rel=0.1)
+        gains[steepness] = (
+            torch.cat([(gain - 1).abs() for gain in gates.gain().values()]).median().item()
+        )
+    assert gains[1.0] == pytest.approx(1e-4, rel=0.1) and gains[20.0] == pytest.approx(
+        2e-3, rel=0.1
+    )
 
 
 # Rates.
@@ -174,8 +207,12 @@ def test_the_first_rate_survives_a_resumed_learner():
     for _ in range(2):
         torch.manual_seed(0)
         model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.ReLU(), torch.nn.Linear(4, 2))
-        fresh = gateon.GateON(**{name: getattr(method, name) for name in ("first_rate", "rate", "density", "start")})
-        learners.append(gateon.Learner(model, optimizer=lambda p: torch.optim.SGD(p, lr=0.1), method=fresh))
+        fresh = gateon.GateON(
+            **{name: getattr(method, name) for name in ("first_rate", "rate", "density", "start")}
+        )
+        learners.append(
+            gateon.Learner(model, optimizer=lambda p: torch.optim.SGD(p, lr=0.1), method=fresh)
+        )
     x, y = torch.randn(5, 3), torch.tensor([0, 1, 0, 1, 1])
     for k in (0, 1):
         learners[0].observe(x, y, context=k)
@@ -197,7 +234,11 @@ def test_the_language_preset_is_what_attach_and_obstruct_do(per, tmp_path):
     model = text_classifier(place, 3, dropout=0.0)
     other = text_classifier(place, 3, dropout=0.0)
     other.load_state_dict(model.state_dict())
-    learner = gateon.Learner(model, optimizer=lambda p: torch.optim.AdamW(p, lr=1e-3), method=gateon.preset("language", per))
+    learner = gateon.Learner(
+        model,
+        optimizer=lambda p: torch.optim.AdamW(p, lr=1e-3),
+        method=gateon.preset("language", per),
+    )
     gates = gateon.hf.attach(other, contexts=2)
     optimizer = torch.optim.AdamW(other.parameters(), lr=1e-3)
     handle = gateon.hf.obstruct(optimizer, gates, per=per)
@@ -212,7 +253,10 @@ def test_the_language_preset_is_what_attach_and_obstruct_do(per, tmp_path):
             F.cross_entropy(other.train()(ids), y).backward()
             optimizer.step()
             optimizer.zero_grad()
-    assert all(torch.equal(a, b) for a, b in zip(learner.model.parameters(), other.parameters(), strict=True))
+    assert all(
+        torch.equal(a, b)
+        for a, b in zip(learner.model.parameters(), other.parameters(), strict=True)
+    )
     for name, A in learner.method.handle.availability.items():
         assert torch.equal(A, handle.availability[name])
 
@@ -225,7 +269,9 @@ def test_gating_only_leaves_every_weight_plastic(tmp_path):
 
 def test_a_penalty_on_open_gates_is_refused():
     with pytest.raises(ValueError, match="gate_penalty closes gates"):
-        gateon.GateON(start="open", gate_penalty=0.1).prepare(torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Linear(2, 2)))
+        gateon.GateON(start="open", gate_penalty=0.1).prepare(
+            torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Linear(2, 2))
+        )
 
 
 # Files.
@@ -239,7 +285,13 @@ def test_a_saved_model_comes_back_bit_for_bit_and_learns_on_as_it_would_have(kin
         gates = gateon.hf.attach(model, contexts=2)
     elif kind == "gpt2":
         config = transformers.GPT2Config(
-            n_embd=16, n_layer=1, n_head=2, vocab_size=40, pad_token_id=0, eos_token_id=1, num_labels=3
+            n_embd=16,
+            n_layer=1,
+            n_head=2,
+            vocab_size=40,
+            pad_token_id=0,
+            eos_token_id=1,
+            num_labels=3,
         )
         model = transformers.GPT2ForSequenceClassification(config).eval()
         gates = gateon.attach(model, contexts=2, start="open", steepness=3.0)
@@ -263,21 +315,31 @@ def test_a_saved_model_comes_back_bit_for_bit_and_learns_on_as_it_would_have(kin
         step(model, optimizer)
     gateon.hf.save_pretrained(model.eval(), tmp_path / "kept", handle)
     back = gateon.hf.from_pretrained(tmp_path / "kept")
-    assert back.gates.context == 1 and str(back.gates) == str(gates) and back.handle.rules == handle.rules
-    assert {k: v.tolist() for k, v in back.handle.state_dict().items()} == {k: v.tolist() for k, v in handle.state_dict().items()}
+    assert (
+        back.gates.context == 1
+        and str(back.gates) == str(gates)
+        and back.handle.rules == handle.rules
+    )
+    assert {k: v.tolist() for k, v in back.handle.state_dict().items()} == {
+        k: v.tolist() for k, v in handle.state_dict().items()
+    }
     assert torch.equal(logits(back.model), logits(model))
     again = torch.optim.SGD(back.model.parameters(), lr=0.1)
     back.handle.follow(again)
     step(model, optimizer)
     step(back.model, again)
-    assert all(torch.equal(p, back.model.state_dict()[name]) for name, p in model.state_dict().items())
+    assert all(
+        torch.equal(p, back.model.state_dict()[name]) for name, p in model.state_dict().items()
+    )
 
 
 def test_the_weights_alone_are_a_model_of_transformers(tmp_path):
     model = make("bert").eval()
     gates = gateon.hf.attach(model)
     gateon.hf.save_pretrained(model, tmp_path)
-    plain, report = transformers.BertForSequenceClassification.from_pretrained(tmp_path, output_loading_info=True)
+    plain, report = transformers.BertForSequenceClassification.from_pretrained(
+        tmp_path, output_loading_info=True
+    )
     assert not report["unexpected_keys"] and not report["missing_keys"]
     assert torch.equal(plain(batch()[0]).logits, model(batch()[0]).logits)
     assert gateon.hf.from_pretrained(tmp_path).handle is None and gates.listeners == []
@@ -294,11 +356,17 @@ MISFITS = {
     "an unknown gate": lambda s: s["gates"].update(zz=torch.ones(2, 16)),
     "a gate that would broadcast": lambda s: s["gates"].update({first(s["gates"]): torch.ones(1)}),
     "a gate of another shape": lambda s: s["gates"].update({first(s["gates"]): torch.ones(2, 3)}),
-    "a gate of whole numbers": lambda s: s["gates"].update({first(s["gates"]): torch.ones(2, 16, dtype=torch.int64)}),
-    "a gate of another dtype": lambda s: s["gates"].update({first(s["gates"]): torch.ones(2, 16, dtype=torch.float64)}),
+    "a gate of whole numbers": lambda s: s["gates"].update(
+        {first(s["gates"]): torch.ones(2, 16, dtype=torch.int64)}
+    ),
+    "a gate of another dtype": lambda s: s["gates"].update(
+        {first(s["gates"]): torch.ones(2, 16, dtype=torch.float64)}
+    ),
     "a gate as a text": lambda s: s["gates"].update({first(s["gates"]): "x"}),
     "a missing gate": lambda s: s["gates"].pop(first(s["gates"])),
-    "gates without rows": lambda s: s.update(gates={name: weight[:0] for name, weight in s["gates"].items()}),
+    "gates without rows": lambda s: s.update(
+        gates={name: weight[:0] for name, weight in s["gates"].items()}
+    ),
     "context as a text": lambda s: s.update(context="x"),
     "a context that does not exist": lambda s: s.update(context=99),
     "contexts that do not exist": lambda s: s.update(context=[0, 99]),
@@ -325,11 +393,19 @@ MISFITS = {
     "frozen as nothing": lambda s: s["rules"].update(frozen=None),
     "rules as a list": lambda s: s.update(rules=[]),
     "no availability": lambda s: s.update(availability=None),
-    "steps of another shape": lambda s: s["availability"].update(steps=torch.ones(3, dtype=torch.long)),
+    "steps of another shape": lambda s: s["availability"].update(
+        steps=torch.ones(3, dtype=torch.long)
+    ),
     "steps as a text": lambda s: s["availability"].update(steps="a"),
-    "availability of a context that does not exist": lambda s: s["availability"].update(context=torch.tensor([99])),
-    "availability of contexts as numbers": lambda s: s["availability"].update(context=torch.zeros(7, 7)),
-    "availability of another shape": lambda s: s["availability"].update({list(s["availability"])[-1]: torch.ones(1)}),
+    "availability of a context that does not exist": lambda s: s["availability"].update(
+        context=torch.tensor([99])
+    ),
+    "availability of contexts as numbers": lambda s: s["availability"].update(
+        context=torch.zeros(7, 7)
+    ),
+    "availability of another shape": lambda s: s["availability"].update(
+        {list(s["availability"])[-1]: torch.ones(1)}
+    ),
     "a classifier that is none": lambda s: s.update(classifier={"head": {}}),
     "a missing part": lambda s: s.pop("rules"),
     "a part too many": lambda s: s.update(zz=1),
@@ -368,7 +444,9 @@ def test_a_file_of_gates_that_does_not_fit_is_one_sentence(kept, change):
 def test_pairs_of_rates_come_back_as_they_were(tmp_path):
     model = make("bert")
     gates = gateon.hf.attach(model)
-    handle = gateon.hf.obstruct(torch.optim.SGD(model.parameters(), lr=0.1), gates, rate={"*": (0.1, 0.2)})
+    handle = gateon.hf.obstruct(
+        torch.optim.SGD(model.parameters(), lr=0.1), gates, rate={"*": (0.1, 0.2)}
+    )
     gateon.hf.save_pretrained(model, tmp_path)
     assert gateon.hf.from_pretrained(tmp_path).handle.rules == handle.rules
 

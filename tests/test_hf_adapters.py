@@ -9,11 +9,19 @@ import gateon
 import gateon.integrations.hf
 
 peft = pytest.importorskip("peft")
-SIZES = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 24, "vocab_size": 40}
+SIZES = {
+    "hidden_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 24,
+    "vocab_size": 40,
+}
 LORA = {"task_type": "SEQ_CLS", "r": 4}
 CONFIGS = {
     "attention": lambda: peft.LoraConfig(**LORA),
-    "every layer": lambda: peft.LoraConfig(**LORA, target_modules=["query", "key", "value", "dense", "word_embeddings"]),
+    "every layer": lambda: peft.LoraConfig(
+        **LORA, target_modules=["query", "key", "value", "dense", "word_embeddings"]
+    ),
     "dora": lambda: peft.LoraConfig(**LORA, use_dora=True),
     "biases": lambda: peft.LoraConfig(**LORA, bias="all"),
     "ia3": lambda: peft.IA3Config(task_type="SEQ_CLS"),
@@ -25,7 +33,9 @@ both_views = pytest.mark.parametrize("per", ["unit", "parameter"])
 
 def bert():
     torch.manual_seed(0)
-    return transformers.BertForSequenceClassification(transformers.BertConfig(**SIZES, num_labels=3))
+    return transformers.BertForSequenceClassification(
+        transformers.BertConfig(**SIZES, num_labels=3)
+    )
 
 
 def adapted(kind="attention"):
@@ -36,7 +46,9 @@ def adapted(kind="attention"):
 
 def batch():
     generator = torch.Generator().manual_seed(0)
-    return torch.randint(5, 40, (6, 7), generator=generator), torch.randint(0, 3, (6,), generator=generator)
+    return torch.randint(5, 40, (6, 7), generator=generator), torch.randint(
+        0, 3, (6,), generator=generator
+    )
 
 
 def learn(model, optimizer):
@@ -47,14 +59,24 @@ def learn(model, optimizer):
 
 
 def trained(model):
-    return {name for name, p in model.named_parameters() if p.requires_grad and "context_gate" not in name}
+    return {
+        name
+        for name, p in model.named_parameters()
+        if p.requires_grad and "context_gate" not in name
+    }
 
 
-@pytest.mark.parametrize("kind", [kind for kind in CONFIGS if kind != "prompt"])  # which comes between embeddings and their norm
+@pytest.mark.parametrize(
+    "kind", [kind for kind in CONFIGS if kind != "prompt"]
+)  # which comes between embeddings and their norm
 def test_the_places_of_gates_are_those_of_the_model_without_adapters(kind):
     def places(model):
         gates = gateon.hf.attach(model)
-        names = [site.place.removeprefix("base_model.").removeprefix("model.") for site in gates.sites.values() if site.gated]
+        names = [
+            site.place.removeprefix("base_model.").removeprefix("model.")
+            for site in gates.sites.values()
+            if site.gated
+        ]
         return dict(zip(names, (gate.weight.shape for gate in gates.gates.values()), strict=True))
 
     assert places(adapted(kind)) == places(bert())
@@ -72,7 +94,11 @@ def test_whatever_peft_trains_still_trains_and_has_an_availability(kind, per):
     before = {name: p.detach().clone() for name, p in model.named_parameters()}
     for _ in range(3):
         learn(model, optimizer)
-    moved = {name for name, p in model.named_parameters() if "context_gate" not in name and not torch.equal(p, before[name])}
+    moved = {
+        name
+        for name, p in model.named_parameters()
+        if "context_gate" not in name and not torch.equal(p, before[name])
+    }
     assert moved == expected
     gates.switch(1)  # from now on what was relevant is less available
     for name in sorted(expected):
@@ -95,7 +121,9 @@ def test_an_adapter_without_availability_does_not_move():
     handle.load_state_dict(state)
     kept = model.get_parameter(name).detach().clone()
     learn(model, optimizer)
-    assert torch.equal(model.get_parameter(name)[0], kept[0]) and not torch.equal(model.get_parameter(name)[1], kept[1])
+    assert torch.equal(model.get_parameter(name)[0], kept[0]) and not torch.equal(
+        model.get_parameter(name)[1], kept[1]
+    )
 
 
 def test_until_it_learns_the_gated_model_is_the_adapted_one_bit_for_bit():
@@ -115,13 +143,19 @@ def test_other_networks_with_adapters_are_gated_where_they_were_without():
     def network():
         torch.manual_seed(0)
         return torch.nn.Sequential(
-            torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2)
+            torch.nn.Linear(4, 8),
+            torch.nn.ReLU(),
+            torch.nn.Linear(8, 8),
+            torch.nn.ReLU(),
+            torch.nn.Linear(8, 2),
         )
 
     model = peft.get_peft_model(network(), peft.LoraConfig(r=2, target_modules=["0", "2"]))
     gates = gateon.attach(model, contexts=2, density=0.5, example=torch.ones(3, 4))
     plain = gateon.attach(network(), contexts=2, density=0.5)
-    assert [gate.weight.shape for gate in gates.gates.values()] == [gate.weight.shape for gate in plain.gates.values()]
+    assert [gate.weight.shape for gate in gates.gates.values()] == [
+        gate.weight.shape for gate in plain.gates.values()
+    ]
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     handle = gateon.obstruct(optimizer, gates)
     for _ in range(2):
@@ -161,7 +195,10 @@ def test_adapters_inside_a_layer_are_not_fixed_with_it():
     handle = gateon.hf.obstruct(optimizer, gates)
     for _ in range(2):
         learn(model, optimizer)
-    assert all((model.get_parameter(name) != 0).any() and (handle.availability[name] < 1).any() for name in names)
+    assert all(
+        (model.get_parameter(name) != 0).any() and (handle.availability[name] < 1).any()
+        for name in names
+    )
 
 
 # Gates first.
@@ -174,7 +211,10 @@ def test_gates_that_peft_has_frozen_are_found_and_refused():
     assert gateon.gates_of(wrapped) is gates
     optimizer = torch.optim.AdamW(wrapped.parameters(), lr=1e-2)
     for obstruct in (gateon.obstruct, gateon.hf.obstruct):
-        with pytest.raises(ValueError, match=r"cannot learn, as its requires_grad is False: call get_peft_model.* before attach"):
+        with pytest.raises(
+            ValueError,
+            match=r"cannot learn, as its requires_grad is False: call get_peft_model.* before attach",
+        ):
             obstruct(optimizer, gates)
     gates.detach()
     gates = gateon.hf.attach(wrapped, contexts=2)

@@ -33,12 +33,22 @@ class Rows(torch.utils.data.Dataset):
 
 def make(dropout=0.0):
     torch.manual_seed(0)
-    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 24, "vocab_size": 40}
-    config = transformers.BertConfig(**sizes, hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout)
+    sizes = {
+        "hidden_size": 16,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "intermediate_size": 24,
+        "vocab_size": 40,
+    }
+    config = transformers.BertConfig(
+        **sizes, hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout
+    )
     return transformers.BertForSequenceClassification(config)
 
 
-def trainer(model, folder, task, *callbacks, loss=None, eval_dataset=None, model_init=None, **options):
+def trainer(
+    model, folder, task, *callbacks, loss=None, eval_dataset=None, model_init=None, **options
+):
     usual = {
         "output_dir": str(folder),
         "per_device_train_batch_size": BATCH,
@@ -51,9 +61,16 @@ def trainer(model, folder, task, *callbacks, loss=None, eval_dataset=None, model
         "logging_strategy": "no",
         "dataloader_pin_memory": False,
     }
-    given = {"model": model, "model_init": model_init, "eval_dataset": eval_dataset, "callbacks": list(callbacks)}
+    given = {
+        "model": model,
+        "model_init": model_init,
+        "eval_dataset": eval_dataset,
+        "callbacks": list(callbacks),
+    }
     args = transformers.TrainingArguments(**(usual | options))
-    return transformers.Trainer(args=args, train_dataset=Rows(task), compute_loss_func=loss, **given)
+    return transformers.Trainer(
+        args=args, train_dataset=Rows(task), compute_loss_func=loss, **given
+    )
 
 
 def same(a, b):
@@ -72,7 +89,8 @@ def test_two_lines_learn_two_tasks(tmp_path):
         gates.show(k)
         rows = Rows(k)
         accuracies.append((model(rows.ids).logits.argmax(1) == rows.y).float().mean().item())
-    assert min(accuracies) > 0.75 and gates.contexts == 2  # of random weights, most of which are fixed
+    # of random weights, most of which are fixed
+    assert min(accuracies) > 0.75 and gates.contexts == 2
     assert all(torch.equal(gate.weight[0], kept[name]) for name, gate in gates.gates.items())
     handle = gates.listeners[0]
     assert handle.steps == 2 * 30 * STEPS and all((A < 1).any() for A in handle.applied.values())
@@ -96,10 +114,14 @@ def test_trainer_is_a_loop_of_ones_own(tmp_path, per, accumulation):
 
     one = trainer(model, tmp_path, 0, callback, loss=loss, **options)
     order = []
-    model.register_forward_pre_hook(lambda m, args, kwargs: order.append(kwargs["input_ids"].clone()), with_kwargs=True)
+    model.register_forward_pre_hook(
+        lambda m, args, kwargs: order.append(kwargs["input_ids"].clone()), with_kwargs=True
+    )
     one.train()
     gates = gateon.hf.attach(own)
-    optimizer = torch.optim.AdamW(own.parameters(), lr=LR, weight_decay=0.0, eps=SMOOTH_ADAM.keywords["eps"])
+    optimizer = torch.optim.AdamW(
+        own.parameters(), lr=LR, weight_decay=0.0, eps=SMOOTH_ADAM.keywords["eps"]
+    )
     steps = STEPS // accumulation
     handle = gateon.hf.obstruct(optimizer, gates, per=per, first_task_steps=steps)
     labels = {tuple(ids.tolist()): y for ids, y in zip(Rows(0).ids, Rows(0).y, strict=True)}
@@ -121,7 +143,12 @@ def test_a_resumed_run_is_the_uninterrupted_one_bit_for_bit(tmp_path, per):
         callbacks = [GateONCallback(1, per=per)]
         if until is not None:
             callbacks.append(StopAt(until))
-        options = {"save_strategy": "steps", "save_steps": 3, "gradient_accumulation_steps": 2, "num_train_epochs": 2}
+        options = {
+            "save_strategy": "steps",
+            "save_steps": 3,
+            "gradient_accumulation_steps": 2,
+            "num_train_epochs": 2,
+        }
         options |= {"lr_scheduler_type": "cosine"}
         one = trainer(model, folder, 1, *callbacks, **options)
         one.train(resume_from_checkpoint=resume)
@@ -138,7 +165,9 @@ def test_a_resumed_run_is_the_uninterrupted_one_bit_for_bit(tmp_path, per):
     place = (tmp_path / "broken" / "checkpoint-3").rename(tmp_path / "elsewhere")
     handle = run(resumed, tmp_path / "resumed", resume=str(place))
     assert handle.steps == expected.steps == STEPS + 6
-    assert same(whole.state_dict(), resumed.state_dict()) and not same(whole.state_dict(), broken.state_dict())
+    assert same(whole.state_dict(), resumed.state_dict()) and not same(
+        whole.state_dict(), broken.state_dict()
+    )
     assert same(expected.state_dict(), handle.state_dict())
 
 
@@ -160,7 +189,9 @@ def test_a_fresh_process_resumes_too(tmp_path):
     del half
     callback = GateONCallback(0)
     trainer(fresh, tmp_path / "half", 0, callback, **options).train(resume_from_checkpoint=True)
-    assert same(whole.state_dict(), fresh.state_dict()) and same(expected.handle.state_dict(), callback.handle.state_dict())
+    assert same(whole.state_dict(), fresh.state_dict()) and same(
+        expected.handle.state_dict(), callback.handle.state_dict()
+    )
 
 
 def test_a_checkpoint_without_availabilities_is_refused(tmp_path):
@@ -175,7 +206,9 @@ def test_a_checkpoint_without_availabilities_is_refused(tmp_path):
 def test_bf16_keeps_books_in_float32(tmp_path):
     model, callback = make(), GateONCallback(0)
     trainer(model, tmp_path, 0, callback, bf16=True).train()
-    assert all(A.dtype == torch.float32 and (A < 1).any() for A in callback.handle.availability.values())
+    assert all(
+        A.dtype == torch.float32 and (A < 1).any() for A in callback.handle.availability.values()
+    )
     assert all((gate.weight != 0).any() for gate in gateon.gates_of(model).gates.values())
 
 
@@ -193,7 +226,9 @@ def test_a_model_loaded_from_files_goes_on_with_its_availabilities(tmp_path):
 def test_a_short_first_task_doubles_the_rate_that_was_asked_for(tmp_path, epochs):
     callback = GateONCallback(0, rate=0.02)
     trainer(make(), tmp_path, 0, callback, num_train_epochs=epochs).train()
-    assert {ledger.rule.fall for ledger in callback.handle.ledgers()} == {0.04 if epochs * STEPS < 50 else 0.02}
+    assert {ledger.rule.fall for ledger in callback.handle.ledgers()} == {
+        0.04 if epochs * STEPS < 50 else 0.02
+    }
 
 
 def test_bad_input_is_said(tmp_path):
@@ -225,7 +260,10 @@ def test_what_trainer_saves_is_read_with_its_gates(tmp_path, per):
     for place in (tmp_path / f"checkpoint-{STEPS}", tmp_path / "kept", tmp_path):
         back = gateon.hf.from_pretrained(place)
         assert back.gates.context == 1 and same(back.model.state_dict(), model.state_dict())
-        assert same(back.handle.state_dict(), callback.handle.state_dict()) and back.handle.rules == callback.handle.rules
+        assert (
+            same(back.handle.state_dict(), callback.handle.state_dict())
+            and back.handle.rules == callback.handle.rules
+        )
 
 
 def test_weights_that_are_not_all_there_are_said(tmp_path):
@@ -272,7 +310,11 @@ def test_a_search_gives_each_trial_a_gated_model_of_its_own(tmp_path, monkeypatc
     assert [model.config.hidden_dropout_prob for model in seen] == [0.0, 0.1, 0.3]
     gates = [gateon.gates_of(model) for model in seen]
     assert len({id(one) for one in gates}) == 3
-    assert [all((gate.weight != 0).any() for gate in one.gates.values()) for one in gates] == [False, True, True]
+    assert [all((gate.weight != 0).any() for gate in one.gates.values()) for one in gates] == [
+        False,
+        True,
+        True,
+    ]
 
 
 def test_a_run_with_model_init_resumes(tmp_path):
@@ -319,7 +361,9 @@ def test_each_data_set_is_evaluated_in_its_context(tmp_path):
     for name, k in callback.contexts.items():
         gates.show(k)
         with torch.no_grad():
-            loss = F.cross_entropy(model.eval()(input_ids=sets[name].ids).logits, sets[name].y).item()
+            loss = F.cross_entropy(
+                model.eval()(input_ids=sets[name].ids).logits, sets[name].y
+            ).item()
         assert found[f"eval_{name}_loss"] == pytest.approx(loss, abs=1e-5)
     gates.show(1)
     contexts.seen.clear()
@@ -330,7 +374,13 @@ def test_each_data_set_is_evaluated_in_its_context(tmp_path):
 
 def test_the_context_comes_back_if_an_evaluation_fails(tmp_path):
     model = make()
-    one = trainer(model, tmp_path, 0, GateONCallback(1, contexts={"books": 0}), eval_dataset={"books": Rows(0)})
+    one = trainer(
+        model,
+        tmp_path,
+        0,
+        GateONCallback(1, contexts={"books": 0}),
+        eval_dataset={"books": Rows(0)},
+    )
     one.train()
     one.compute_metrics = lambda _: 1 / 0
     with pytest.raises(ZeroDivisionError):
@@ -340,7 +390,13 @@ def test_the_context_comes_back_if_an_evaluation_fails(tmp_path):
 
 def test_a_data_set_without_a_context_is_said(tmp_path):
     with pytest.raises(ValueError, match="says nothing of the data set 'films'"):
-        trainer(make(), tmp_path, 0, GateONCallback(contexts={"books": 0}), eval_dataset={"books": Rows(0), "films": Rows(1)})
+        trainer(
+            make(),
+            tmp_path,
+            0,
+            GateONCallback(contexts={"books": 0}),
+            eval_dataset={"books": Rows(0), "films": Rows(1)},
+        )
     with pytest.raises(ValueError, match="index of at least 0"):
         GateONCallback(contexts={"books": -1})
 
@@ -362,7 +418,9 @@ def test_adapters_learn_and_resume_bit_for_bit(tmp_path, per):
     trainer(whole, tmp_path / "whole", 0, expected, **options).train()
     trainer(half, tmp_path / "half", 0, GateONCallback(1, per=per), StopAt(3), **options).train()
     trainer(rest, tmp_path / "half", 0, callback, **options).train(resume_from_checkpoint=True)
-    assert same(whole.state_dict(), rest.state_dict()) and same(expected.handle.state_dict(), callback.handle.state_dict())
+    assert same(whole.state_dict(), rest.state_dict()) and same(
+        expected.handle.state_dict(), callback.handle.state_dict()
+    )
     adapters = [name for name in whole.state_dict() if "lora_" in name]
     assert len(adapters) == 8 and all((whole.get_parameter(name) != 0).any() for name in adapters)
     assert all((expected.handle.availability[name] < 1).any() for name in adapters)
@@ -379,7 +437,9 @@ def test_adapters_are_read_with_their_gates(tmp_path):
     for place in (tmp_path / "trainer", tmp_path / "own"):
         with pytest.raises(ValueError, match="holds adapters and no whole model: pass model="):
             gateon.hf.from_pretrained(place)
-        back = gateon.hf.from_pretrained(place, PeftModel.from_pretrained(make(), place, is_trainable=True))
+        back = gateon.hf.from_pretrained(
+            place, PeftModel.from_pretrained(make(), place, is_trainable=True)
+        )
         assert same(back.model.state_dict(), model.state_dict())
         assert same(back.handle.state_dict(), callback.handle.state_dict())
 
@@ -388,17 +448,27 @@ def test_adapters_are_read_with_their_gates(tmp_path):
 def test_the_best_model_comes_back_with_its_gates(tmp_path, with_adapters):
     model = lora(make()) if with_adapters else make()
     options = {"save_strategy": "steps", "save_steps": 2, "eval_strategy": "steps", "eval_steps": 2}
-    options |= {"load_best_model_at_end": True, "metric_for_best_model": "eval_loss", "greater_is_better": True}  # the worst: early
+    # the worst: early
+    options |= {
+        "load_best_model_at_end": True,
+        "metric_for_best_model": "eval_loss",
+        "greater_is_better": True,
+    }
     one = trainer(model, tmp_path, 0, GateONCallback(0), eval_dataset=Rows(0), **options)
     one.train()
     assert one.state.best_model_checkpoint != str(tmp_path / f"checkpoint-{STEPS}")
     base = None if not with_adapters else lora(make())
     kept = gateon.hf.from_pretrained(one.state.best_model_checkpoint, base).gates
-    assert all(torch.equal(gate.weight, kept.gates[name].weight) for name, gate in gateon.gates_of(model).gates.items())
+    assert all(
+        torch.equal(gate.weight, kept.gates[name].weight)
+        for name, gate in gateon.gates_of(model).gates.items()
+    )
 
 
 def test_gates_that_peft_has_frozen_are_refused(tmp_path):
     model = make()
     gateon.hf.attach(model)
-    with pytest.raises(ValueError, match="cannot learn, as its requires_grad is False: call get_peft_model"):
+    with pytest.raises(
+        ValueError, match="cannot learn, as its requires_grad is False: call get_peft_model"
+    ):
         trainer(lora(model), tmp_path, 0, GateONCallback(0)).train()

@@ -36,7 +36,9 @@ def network(dropout=0.0, norm=True, width=32):
     )
 
 
-def made(detector=None, *, method=None, model=network, seed=0, optimizer=ADAM, per="unit", **options):
+def made(
+    detector=None, *, method=None, model=network, seed=0, optimizer=ADAM, per="unit", **options
+):
     torch.manual_seed(seed)
     method = method or gateon.GateON(per=per, density=0.5, start=0.9)
     return gateon.Learner(model(), optimizer=optimizer, method=method, contexts=detector, **options)
@@ -53,7 +55,11 @@ def batch(task, step, samples=50):
 
 def stream(tasks, steps=STEPS):
     """(task, x, y) of every batch; no two batches are the same."""
-    return [(task, *batch(task, n * steps + step)) for n, task in enumerate(tasks) for step in range(steps)]
+    return [
+        (task, *batch(task, n * steps + step))
+        for n, task in enumerate(tasks)
+        for step in range(steps)
+    ]
 
 
 def infer(learner, batches):
@@ -105,7 +111,9 @@ def test_what_is_learned_in_inferred_contexts_is_what_is_learned_in_known_ones(v
     told = know(knowing := learner(), batches)
     assert inferring.is_compact == knowing.is_compact == (variant not in FULL_WIDTH)
     assert (inferring.contexts.figures["switches"], inferring.contexts.figures["returns"]) == (5, 3)
-    assert [n for n, s in enumerate(seen) if s.switched] == [0] + [STEPS * k + 2 for k in range(1, 6)]
+    assert [n for n, s in enumerate(seen) if s.switched] == [0] + [
+        STEPS * k + 2 for k in range(1, 6)
+    ]
     for n, (found, known) in enumerate(zip(seen, told, strict=True)):
         assert found.context == known.context or 0 <= n % STEPS <= 1  # the two in doubt
     assert inferring.state_dict()["contexts"]["doubted"] == []
@@ -121,17 +129,29 @@ def test_no_trace_of_the_batches_in_doubt_is_left_outside_their_own_context(comp
     while not (seen and seen[-1].switched):
         seen += infer(learner, [(1, *batch(1, 500 + len(seen)))])
     assert len(seen) == 3 and learner.context == 1
-    gates, before, after = gateon.gates_of(learner.model), trusted["model"], learner.model.state_dict()
+    gates, before, after = (
+        gateon.gates_of(learner.model),
+        trusted["model"],
+        learner.model.state_dict(),
+    )
     for name, gain in gates.gain(1).items():
         closed = gain == 0
-        assert closed.any() and torch.equal(after[f"{name}.weight"][closed], before[f"{name}.weight"][closed])
+        assert closed.any() and torch.equal(
+            after[f"{name}.weight"][closed], before[f"{name}.weight"][closed]
+        )
         assert not torch.equal(after[f"{name}.weight"][~closed], before[f"{name}.weight"][~closed])
     for key in (key for key in before if "context_gate" in key):
         assert torch.equal(after[key][:1], before[key])
     for statistic in ("1.running_mean", "1.running_var"):
-        assert torch.equal(after[statistic][0], before[statistic][0]) and not torch.equal(after[statistic][1], after[statistic][0])
+        assert torch.equal(after[statistic][0], before[statistic][0]) and not torch.equal(
+            after[statistic][1], after[statistic][0]
+        )
     # Availabilities go on from the trusted step: three steps in the new context.
-    assert int(learner.method.state_dict()["steps"]) == int(trusted["method"]["steps"]) + 3 == learner.steps
+    assert (
+        int(learner.method.state_dict()["steps"])
+        == int(trusted["method"]["steps"]) + 3
+        == learner.steps
+    )
 
 
 @pytest.mark.parametrize("compact", [True, False])
@@ -164,7 +184,13 @@ def test_an_odd_batch_is_learned_in_its_turn():
 def test_resumed_at_every_step_is_uninterrupted(compact, robust, tmp_path):
     def learner(seed):
         detector = ContextDetector(confidence_rate=0.3, robust=robust)
-        return made(detector, model=partial(network, dropout=0.1), compact=compact, schedule=COSINE, seed=seed)
+        return made(
+            detector,
+            model=partial(network, dropout=0.1),
+            compact=compact,
+            schedule=COSINE,
+            seed=seed,
+        )
 
     batches = stream([0, 1, 0], 12)
     expected = infer(whole := learner(0), batches)
@@ -268,7 +294,9 @@ def test_a_network_that_learns_a_new_task_in_two_steps_does_not_hide_it():
 def test_a_raised_learning_rate_is_no_new_task(factor):
     def noisy(step):
         x, y = batch(0, step)
-        return x, torch.where(torch.rand(50, generator=torch.Generator().manual_seed(step)) < 0.1, 0, y)
+        return x, torch.where(
+            torch.rand(50, generator=torch.Generator().manual_seed(step)) < 0.1, 0, y
+        )
 
     learner = made(ContextDetector())
     usual = [learner.observe(*noisy(step)).loss for step in range(30)][-10:]
@@ -281,8 +309,17 @@ def test_a_raised_learning_rate_is_no_new_task(factor):
 
 
 def test_batches_of_one_sample():
-    learner = made(ContextDetector(window=5), model=partial(network, norm=False), optimizer=partial(torch.optim.Adam, lr=3e-3))
-    samples = [(task, x[n : n + 1], y[n : n + 1]) for task in (0, 1) for x, y in [batch(task, 9, 200)] for n in range(200)]
+    learner = made(
+        ContextDetector(window=5),
+        model=partial(network, norm=False),
+        optimizer=partial(torch.optim.Adam, lr=3e-3),
+    )
+    samples = [
+        (task, x[n : n + 1], y[n : n + 1])
+        for task in (0, 1)
+        for x, y in [batch(task, 9, 200)]
+        for n in range(200)
+    ]
     found = contexts_found(learner, samples)
     assert found[:200] == [0] * 200 and found[-100:] == [1] * 100 and learner.contexts.contexts == 2
 
@@ -293,7 +330,9 @@ def test_a_blurred_boundary_is_one_boundary():
     for step in range(12):
         (x, y), (new_x, new_y) = batch(0, 300 + step), batch(1, 300 + step)
         of_new = torch.arange(50) < 50 * (step + 1) / 12
-        seen = learner.observe(torch.where(of_new[:, None], new_x, x), torch.where(of_new, new_y, y))
+        seen = learner.observe(
+            torch.where(of_new[:, None], new_x, x), torch.where(of_new, new_y, y)
+        )
     later = contexts_found(learner, stream([1]))
     assert learner.contexts.contexts == 2 and set(later) == {1} == {seen.context}
     assert contexts_found(learner, stream([0]))[2:] == [0] * (STEPS - 2)
@@ -306,7 +345,13 @@ def test_a_slow_drift_is_followed_without_a_new_context():
         x, y = batch(0, 300 + step)
         angle = math.pi / 2 * step / 90
         one, other = x.split(FEATURES // 2, 1)
-        turned = torch.cat([math.cos(angle) * one - math.sin(angle) * other, math.sin(angle) * one + math.cos(angle) * other], 1)
+        turned = torch.cat(
+            [
+                math.cos(angle) * one - math.sin(angle) * other,
+                math.sin(angle) * one + math.cos(angle) * other,
+            ],
+            1,
+        )
         learner.observe(turned, y)
     assert learner.contexts.contexts == 1
     assert learner.observe(torch.cat([-other, one], 1), y).loss < 0.5
@@ -332,7 +377,10 @@ def test_inputs_of_any_length_and_named_ones_can_be_in_doubt():
         x, y = batch(task, step)
         return x[:, :, None].expand(-1, -1, 1 + step % 3), y
 
-    pooled = made(ContextDetector(), model=lambda: nn.Sequential(nn.AdaptiveAvgPool1d(1), nn.Flatten(), *network()))
+    pooled = made(
+        ContextDetector(),
+        model=lambda: nn.Sequential(nn.AdaptiveAvgPool1d(1), nn.Flatten(), *network()),
+    )
     named = made(ContextDetector(), model=lambda: Named(network()))
     for step in range(2 * STEPS):
         task = step // STEPS
@@ -406,7 +454,11 @@ def test_or_the_best_fitting_context_is_reused():
 
 def test_algorithm_1_hears_of_every_batch_once(monkeypatch):
     heard, update = [], ContextDetector.update
-    monkeypatch.setattr(ContextDetector, "update", lambda self, loss, *rest: heard.append(loss) or update(self, loss, *rest))
+    monkeypatch.setattr(
+        ContextDetector,
+        "update",
+        lambda self, loss, *rest: heard.append(loss) or update(self, loss, *rest),
+    )
     detector = ContextDetector(window=1, confidence_rate=0.3, robust=False)
     found = contexts_found(made(detector), batches := stream([0, 1, 0]))
     assert len(heard) == len(batches) and max(found) > 0
@@ -450,4 +502,5 @@ def test_a_context_that_calls_all_strangers_the_same_is_not_taken_for_the_right_
     stubborn = torch.tensor([[9.0, 0.0]] * 40)  # surer, but of one class only
     assert recognised([stubborn, sure], each=False).context == 1
     assert recognised([stubborn, sure], each=True).context.tolist() == [0] * 40
-    assert recognised([stubborn[:1], sure[:1]], each=False).context == 0  # one sample has no variety
+    # one sample has no variety
+    assert recognised([stubborn[:1], sure[:1]], each=False).context == 0

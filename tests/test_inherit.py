@@ -62,7 +62,9 @@ def test_where_everything_is_available_an_heir_does_what_its_parent_does(name, p
 
 def test_weights_move_by_their_availability_as_the_literal_twin_says():
     torch.manual_seed(0)
-    model = nn.Sequential(nn.Linear(4, 10), nn.ReLU(), nn.Linear(10, 8), nn.ReLU(), nn.Linear(8, 2)).double()
+    model = nn.Sequential(
+        nn.Linear(4, 10), nn.ReLU(), nn.Linear(10, 8), nn.ReLU(), nn.Linear(8, 2)
+    ).double()
     gates, handle = obstructed(model)
     for applied in handle.applied.values():
         applied.uniform_()
@@ -71,7 +73,9 @@ def test_weights_move_by_their_availability_as_the_literal_twin_says():
     gateon.inherit(gates, parent=0, context=1)
     units = [t["2"].tolist() for t in (ours, theirs)]
     inputs = [t["0"].tolist() for t in (ours, theirs)]
-    torch.testing.assert_close(model[2].weight.data, inherited(W, A, units[0], inputs[0], units[1], inputs[1]))
+    torch.testing.assert_close(
+        model[2].weight.data, inherited(W, A, units[0], inputs[0], units[1], inputs[1])
+    )
     assert not torch.equal(model[2].weight.data, W)
 
 
@@ -94,7 +98,9 @@ def test_what_is_frozen_is_not_overwritten_and_gains_are_the_parents(per):
     before = {name: p.clone() for name, p in model.named_parameters() if "gate" not in name}
     theirs, ours = paired(gates, 0, 1)
     gateon.inherit(gates, parent=0, context=1)
-    assert all(torch.equal(p, before[name]) for name, p in model.named_parameters() if name in before)
+    assert all(
+        torch.equal(p, before[name]) for name, p in model.named_parameters() if name in before
+    )
     for name, gain in gates.gain(1).items():
         assert torch.equal(gain[ours[name]], gates.gain(0)[name][theirs[name]])
 
@@ -116,13 +122,28 @@ def test_without_availabilities_it_is_refused():
 
 def learned(compact, inherit=True, contexts=(0, 1, 0, 2), optimizer=ADAM):
     torch.manual_seed(0)
-    method = gateon.GateON(per="parameter", rate=0.1, epsilon=0.0, obstruct_head=True, density=0.25, prefer=3.0, inherit=inherit)
-    learner = gateon.Learner(mlp(6, (64, 48), 3, norm="none").double(), optimizer=optimizer, method=method, compact=compact)
+    method = gateon.GateON(
+        per="parameter",
+        rate=0.1,
+        epsilon=0.0,
+        obstruct_head=True,
+        density=0.25,
+        prefer=3.0,
+        inherit=inherit,
+    )
+    learner = gateon.Learner(
+        mlp(6, (64, 48), 3, norm="none").double(),
+        optimizer=optimizer,
+        method=method,
+        compact=compact,
+    )
     rule, losses = torch.randn(6, 3, dtype=torch.float64), {}
     for context in contexts:
         for s in range(30):
             x = torch.randn(32, 6, generator=torch.Generator().manual_seed(s), dtype=torch.float64)
-            losses.setdefault(context, []).append(learner.observe(x, (x @ rule).argmax(1), context=context).loss)
+            losses.setdefault(context, []).append(
+                learner.observe(x, (x @ rule).argmax(1), context=context).loss
+            )
     return learner, losses
 
 
@@ -134,7 +155,9 @@ def test_a_learners_new_contexts_begin_where_the_one_before_them_ended():
 
 
 def test_sub_networks_inherit_as_the_whole_does():
-    (part, _), (whole, _) = (learned(compactly, optimizer=SMOOTH_ADAM) for compactly in (True, False))
+    (part, _), (whole, _) = (
+        learned(compactly, optimizer=SMOOTH_ADAM) for compactly in (True, False)
+    )
     assert part.is_compact and not whole.is_compact
     assert_same(dict(part.model.named_parameters()), dict(whole.model.named_parameters()))
 

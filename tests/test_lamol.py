@@ -25,7 +25,14 @@ def causal(dropout=0.0, seed=0):
     torch.manual_seed(seed)
     small = {"vocab_size": WORDS, "n_embd": 32, "n_layer": 1, "n_head": 2, "n_positions": 32}
     return GPT2LMHeadModel(
-        GPT2Config(**small, bos_token_id=None, eos_token_id=None, attn_pdrop=dropout, resid_pdrop=dropout, embd_pdrop=dropout)
+        GPT2Config(
+            **small,
+            bos_token_id=None,
+            eos_token_id=None,
+            attn_pdrop=dropout,
+            resid_pdrop=dropout,
+            embd_pdrop=dropout,
+        )
     )
 
 
@@ -88,7 +95,8 @@ def test_every_pseudo_sample_comes_once_in_every_pass_over_the_data():
     train(learner, 0, 1)
     signs = learner.signs
     learner._generated = lambda tasks: [
-        torch.tensor([5 + n, signs.ask(0), signs.ans, *signs.answer(0), signs.end]) for n in range(len(tasks))
+        torch.tensor([5 + n, signs.ask(0), signs.ans, *signs.answer(0), signs.end])
+        for n in range(len(tasks))
     ]
     learner._switch(1)
     assert learner.written == len(learner.pseudo) == 10
@@ -113,7 +121,11 @@ def test_the_loss_is_of_the_answer_and_a_quarter_of_that_of_everything():
         logs = model(row[None, :-1]).logits[0].log_softmax(-1)
         at = int((row == signs.ans).nonzero())
         answers += [-logs[i, row[i + 1]] for i in range(at, len(row) - 1)]
-        logs = model(torch.cat([torch.tensor([signs.gen(0)]), row])[None, :-1]).logits[0].log_softmax(-1)
+        logs = (
+            model(torch.cat([torch.tensor([signs.gen(0)]), row])[None, :-1])
+            .logits[0]
+            .log_softmax(-1)
+        )
         weights += [5.0 if token == signs.ans else 1.0 for token in row]
         everything += [-logs[i, token] for i, token in enumerate(row)]
     qa = torch.stack(answers).mean()
@@ -146,7 +158,8 @@ def test_it_learns_two_tasks_and_does_not_forget_the_first_completely():
     first = accuracy(learner, 0)
     train(learner, 1, 70, n=16)
     assert first > 0.9 and accuracy(learner, 1) > 0.9
-    assert accuracy(learner, 0) > 0.65  # chance is a half; which samples it writes is a matter of luck
+    # chance is a half; which samples it writes is a matter of luck
+    assert accuracy(learner, 0) > 0.65
     written = [row for task, row in learner.pseudo if task == 0]
     signs = learner.signs
     known = {*range(1, 11), signs.ask(0), signs.ans, signs.end, *signs.answer(0), *signs.answer(1)}
@@ -193,8 +206,15 @@ def test_it_goes_on_in_the_middle_of_a_task_as_if_never_stopped(tmp_path):
 
 def test_predicting_changes_nothing_and_other_causal_models_do():
     torch.manual_seed(0)
-    sizes = {"vocab_size": WORDS, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
-    learner = lamol(GPTNeoXForCausalLM(GPTNeoXConfig(**sizes, max_position_embeddings=32)))  # embeddings and outputs apart
+    sizes = {
+        "vocab_size": WORDS,
+        "hidden_size": 16,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "intermediate_size": 16,
+    }
+    # embeddings and outputs apart
+    learner = lamol(GPTNeoXForCausalLM(GPTNeoXConfig(**sizes, max_position_embeddings=32)))
     train(learner, 0, 2)
     train(learner, 1, 2)
     before = {key: value.clone() for key, value in learner.model.state_dict().items()}
@@ -207,7 +227,14 @@ def test_predicting_changes_nothing_and_other_causal_models_do():
 def test_the_form_of_a_sample():
     signs = Signs(100, 3, pad=9)
     row = signs.sequence(torch.tensor([7, 8, 9, 9]), task=2, label=1)
-    assert row.tolist() == [7, 8, signs.ask(2), signs.ans, *signs.answer(1), signs.end] and signs.is_whole(row)
+    assert row.tolist() == [
+        7,
+        8,
+        signs.ask(2),
+        signs.ans,
+        *signs.answer(1),
+        signs.end,
+    ] and signs.is_whole(row)
     of_tasks = [sign(k) for k in range(4) for sign in (signs.gen, signs.ask)]
     distinct = [signs.ans, signs.end, *(signs.answer(c)[0] for c in range(3)), *of_tasks]
     assert sorted(distinct) == list(range(100, signs.gen(4)))
@@ -219,7 +246,9 @@ def test_the_form_of_a_sample():
 
 
 def test_what_cannot_be_is_refused():
-    with pytest.raises(ValueError, match="causal language model of transformers, such as GPT-2, not Linear"):
+    with pytest.raises(
+        ValueError, match="causal language model of transformers, such as GPT-2, not Linear"
+    ):
         Lamol(nn.Linear(2, 2), optimizer=ADAMW, samples=3, classes=2)
     with pytest.raises(ValueError, match="two classes"):
         lamol(classes=1)
@@ -230,8 +259,12 @@ def test_what_cannot_be_is_refused():
         learner.predict(texts(0)[0])
     with pytest.raises(ValueError, match="whole numbers below 31"):
         learner.observe(torch.full((2, 3), 31), torch.zeros(2, dtype=torch.long), context=0)
-    with pytest.raises(ValueError, match="A text of 28 tokens with its signs is longer than the 32"):
-        learner.observe(torch.ones(2, 28, dtype=torch.long), torch.zeros(2, dtype=torch.long), context=0)
+    with pytest.raises(
+        ValueError, match="A text of 28 tokens with its signs is longer than the 32"
+    ):
+        learner.observe(
+            torch.ones(2, 28, dtype=torch.long), torch.zeros(2, dtype=torch.long), context=0
+        )
     with pytest.raises(ValueError, match="Labels go up to 5"):
         learner.observe(texts(0)[0], torch.full((8,), 5), context=0)
     with pytest.raises(IndexError, match="contexts are whole numbers"):
@@ -244,5 +277,8 @@ def test_what_cannot_be_is_refused():
     before = {key: value.clone() for key, value in learner.model.state_dict().items()}
     with pytest.raises(FloatingPointError, match="at step 1 in context 0; nothing was learned"):
         learner.observe(*texts(0), context=0)
-    assert all(torch.equal(before[k], v) or before[k].isnan().all() for k, v in learner.model.state_dict().items())
+    assert all(
+        torch.equal(before[k], v) or before[k].isnan().all()
+        for k, v in learner.model.state_dict().items()
+    )
     assert learner.step == 1

@@ -44,17 +44,25 @@ def imported_rooms(path):
 
 
 def test_the_rooms_are_those_of_the_map():
-    found = {path.name.removesuffix(".py") for path in SOURCE.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
+    found = {
+        path.name.removesuffix(".py")
+        for path in SOURCE.iterdir()
+        if path.suffix == ".py" or (path / "__init__.py").exists()
+    }
     assert found == {*ROOMS, *DOORS}
 
 
-@pytest.mark.parametrize("path", sorted(SOURCE.rglob("*.py")), ids=lambda p: str(p.relative_to(SOURCE)))
+@pytest.mark.parametrize(
+    "path", sorted(SOURCE.rglob("*.py")), ids=lambda p: str(p.relative_to(SOURCE))
+)
 def test_rooms_import_only_what_they_may(path):
     room = path.relative_to(SOURCE).parts[0].removesuffix(".py")
     if room in DOORS:
         return
     others = {name for name in imported_rooms(path) if name != room}
-    assert others <= ROOMS[room], f"{path.relative_to(SOURCE)} imports {sorted(others - ROOMS[room])}, which {room} may not"
+    assert others <= ROOMS[room], (
+        f"{path.relative_to(SOURCE)} imports {sorted(others - ROOMS[room])}, which {room} may not"
+    )
 
 
 @pytest.mark.parametrize("room", ROOMS)
@@ -72,9 +80,18 @@ def test_importing_needs_torch_numpy_and_safetensors_only():
         "own = {'gateon', 'torch', 'numpy', 'safetensors'} | sys.stdlib_module_names\n"
         "print(' '.join(new - own))\n"
     )
-    output = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+    output = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    ).stdout
     # sympy and what it needs come with torch itself.
-    assert set(output.split()) <= {"sympy", "mpmath", "networkx", "torchgen", "filelock", "typing_extensions"}
+    assert set(output.split()) <= {
+        "sympy",
+        "mpmath",
+        "networkx",
+        "torchgen",
+        "filelock",
+        "typing_extensions",
+    }
 
 
 def test_every_public_name_is_documented():

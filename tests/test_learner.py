@@ -81,7 +81,12 @@ NAMES = list(methods(small_mlp))
 
 def made(network, name, seed=0, **options):
     torch.manual_seed(seed)
-    return gateon.Learner(network(), optimizer=options.pop("optimizer", ADAM), method=methods(network)[name](), **options)
+    return gateon.Learner(
+        network(),
+        optimizer=options.pop("optimizer", ADAM),
+        method=methods(network)[name](),
+        **options,
+    )
 
 
 def batch(task, n=64, seed=None):
@@ -97,9 +102,13 @@ def train(learner, task, steps=40):
 
 def flat(state, prefix=""):
     if isinstance(state, dict):
-        return {k: v for key, value in state.items() for k, v in flat(value, f"{prefix}{key}/").items()}
+        return {
+            k: v for key, value in state.items() for k, v in flat(value, f"{prefix}{key}/").items()
+        }
     if isinstance(state, list | tuple):
-        return {k: v for n, value in enumerate(state) for k, v in flat(value, f"{prefix}{n}/").items()}
+        return {
+            k: v for n, value in enumerate(state) for k, v in flat(value, f"{prefix}{n}/").items()
+        }
     return {prefix: state}
 
 
@@ -114,7 +123,11 @@ def assert_same(a, b):
 @pytest.mark.parametrize("network", NETWORKS)
 @pytest.mark.parametrize("name", NAMES)
 def test_every_method_learns_a_task(network, name):
-    learner = made(network, name, optimizer=partial(torch.optim.Adam, lr=2e-2 if network is tiny_bert else 5e-3))
+    learner = made(
+        network,
+        name,
+        optimizer=partial(torch.optim.Adam, lr=2e-2 if network is tiny_bert else 5e-3),
+    )
     losses = train(learner, 0, 80)
     assert sum(losses[-5:]) < 0.85 * sum(losses[:5])
 
@@ -127,10 +140,14 @@ def test_going_on_from_a_state_is_going_on(network, name):
     train(whole, 0, 5)
     train(whole, 1, 4)
     state = copy.deepcopy(whole.state_dict())
-    after = [whole.observe(*batch(1, seed=s), context=1) for s in range(4, 8)] + [whole.observe(*batch(2), context=2)]
+    after = [whole.observe(*batch(1, seed=s), context=1) for s in range(4, 8)] + [
+        whole.observe(*batch(2), context=2)
+    ]
     other = made(network, name, seed=5, schedule=schedule)
     other.load_state_dict(state)
-    again = [other.observe(*batch(1, seed=s), context=1) for s in range(4, 8)] + [other.observe(*batch(2), context=2)]
+    again = [other.observe(*batch(1, seed=s), context=1) for s in range(4, 8)] + [
+        other.observe(*batch(2), context=2)
+    ]
     assert after == again
     assert_same(whole.state_dict(), other.state_dict())
 
@@ -203,7 +220,10 @@ def test_predicting_changes_nothing_and_uses_the_context_asked_for():
 def test_the_optimizer_starts_anew_at_a_switch_and_the_availability_does_not():
     learner = made(small_mlp, "n-gateon")
     train(learner, 0, 10)
-    old, availability = learner.optimizer, {k: v.clone() for k, v in learner.method.handle.availability.items()}
+    old, availability = (
+        learner.optimizer,
+        {k: v.clone() for k, v in learner.method.handle.availability.items()},
+    )
     assert learner.observe(*batch(1), context=1).switched
     assert learner.optimizer is not old and not learner.observe(*batch(1), context=1).switched
     assert any((A < 1).any() for A in availability.values())
@@ -220,7 +240,10 @@ def test_bf16_autocast_keeps_weights_and_availabilities_in_float32():
 
 
 def test_presets_are_the_papers_the_codes_and_the_best():
-    assert gateon.preset("best") == gateon.GateON() and gateon.preset("paper", "parameter").per == "parameter"
+    assert (
+        gateon.preset("best") == gateon.GateON()
+        and gateon.preset("paper", "parameter").per == "parameter"
+    )
     with pytest.raises(ValueError, match="choose one of paper, released, language, best"):
         gateon.preset("papper")
 
@@ -293,6 +316,8 @@ def test_the_learner_tells_whether_it_works_on_the_sub_network():
     assert not learner.is_compact
     train(learner, 0, 1)
     assert learner.is_compact
-    decayed = made(small_mlp, "n-gateon", optimizer=partial(torch.optim.Adam, lr=1e-3, weight_decay=0.1))
+    decayed = made(
+        small_mlp, "n-gateon", optimizer=partial(torch.optim.Adam, lr=1e-3, weight_decay=0.1)
+    )
     train(decayed, 0, 1)
     assert not decayed.is_compact

@@ -61,7 +61,10 @@ def texts(task, n=6, seed=0, pad=0):
 
 
 def train(learner, task, steps=3, start=0, pad=0):
-    return [learner.observe(*texts(task, seed=s, pad=pad), context=task).loss for s in range(start, steps)]
+    return [
+        learner.observe(*texts(task, seed=s, pad=pad), context=task).loss
+        for s in range(start, steps)
+    ]
 
 
 def end(learner, task, pad=0):
@@ -72,13 +75,18 @@ def state_of(model):
     return {name: value.clone() for name, value in model.state_dict().items()}
 
 
-@pytest.mark.parametrize(("name", "kind"), [*(("hat-adapters", kind) for kind in KINDS), ("bcl", "bert"), ("ctr", "bert")])
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [*(("hat-adapters", kind) for kind in KINDS), ("bcl", "bert"), ("ctr", "bert")],
+)
 def test_two_adapters_in_every_layer_and_only_they_norms_and_heads_learn(made, name, kind):
     learner = learner_of(made, ADAPTERS[name](), kind)
     model = learner.model
     adapters = [module for module in model.modules() if isinstance(module, Adapter)]
     assert len(adapters) == 4
-    own = {id(p) for adapter in adapters for p in adapter.parameters()} | {id(p) for p in model.head.parameters()}
+    own = {id(p) for adapter in adapters for p in adapter.parameters()} | {
+        id(p) for p in model.head.parameters()
+    }
     own |= {id(p) for module in model.modules() if is_norm(module) for p in module.parameters()}
     before, pad = state_of(model), model.pad
     train(learner, 0, pad=pad)
@@ -87,7 +95,11 @@ def test_two_adapters_in_every_layer_and_only_they_norms_and_heads_learn(made, n
     for key, parameter in model.named_parameters():
         if id(parameter) not in own and key in before:
             assert torch.equal(before[key], parameter), key
-    moved = {key for key, p in model.named_parameters() if key in before and not torch.equal(before[key], p)}
+    moved = {
+        key
+        for key, p in model.named_parameters()
+        if key in before and not torch.equal(before[key], p)
+    }
     for part in ("specific.0.weight", "specific.2.weight", "head.weight"):
         assert any(key.endswith(part) for key in moved)
     assert any("orm" in key and "unit_module" not in key for key in moved)
@@ -107,7 +119,9 @@ def test_an_encoder_without_residual_sums_is_refused_with_its_candidates():
     class Chain(nn.Module):
         def __init__(self):
             super().__init__()
-            self.encoder = nn.Sequential(*(nn.Sequential(nn.Linear(8, 8), nn.ReLU()) for _ in range(3)))
+            self.encoder = nn.Sequential(
+                *(nn.Sequential(nn.Linear(8, 8), nn.ReLU()) for _ in range(3))
+            )
             self.head = nn.Linear(8, 2)
 
         def forward(self, x):
@@ -115,11 +129,18 @@ def test_an_encoder_without_residual_sums_is_refused_with_its_candidates():
 
     model = Chain()
     before = state_of(model)
-    with pytest.raises(ValueError, match=r"No layer of Sequential ends a branch .* places= some of 0\.0, 1\.0, 2\.0"):
+    with pytest.raises(
+        ValueError,
+        match=r"No layer of Sequential ends a branch .* places= some of 0\.0, 1\.0, 2\.0",
+    ):
         HatAdapters(width=4).prepare(model)
-    assert before.keys() == model.state_dict().keys() and all(p.requires_grad for p in model.parameters())
+    assert before.keys() == model.state_dict().keys() and all(
+        p.requires_grad for p in model.parameters()
+    )
     HatAdapters(width=4, places=("1.*",)).prepare(model)
-    assert [name for name, m in model.named_modules() if isinstance(m, Adapter)] == ["encoder.1.0.unit_module"]
+    assert [name for name, m in model.named_modules() if isinstance(m, Adapter)] == [
+        "encoder.1.0.unit_module"
+    ]
     with pytest.raises(ValueError, match="No layer matches"):
         HatAdapters(width=4, places=("attention*",)).prepare(Chain())
     with pytest.raises(ValueError, match="width is a whole number"):
@@ -129,14 +150,25 @@ def test_an_encoder_without_residual_sums_is_refused_with_its_candidates():
 def test_the_encoder_is_found_in_classifiers_of_transformers_too():
     from transformers import BertConfig, BertForSequenceClassification
 
-    small = BertConfig(hidden_size=8, num_hidden_layers=1, num_attention_heads=1, intermediate_size=8, vocab_size=20)
+    small = BertConfig(
+        hidden_size=8,
+        num_hidden_layers=1,
+        num_attention_heads=1,
+        intermediate_size=8,
+        vocab_size=20,
+    )
     model = BertForSequenceClassification(small)
     assert encoder_of(model) == "bert"
     Frozen().prepare(model)
-    assert {name for name, p in model.named_parameters() if p.requires_grad} == {"classifier.weight", "classifier.bias"}
+    assert {name for name, p in model.named_parameters() if p.requires_grad} == {
+        "classifier.weight",
+        "classifier.bias",
+    }
     with pytest.raises(ValueError, match="Nothing of BertModel would be learned"):
         Frozen().prepare(model.bert)
-    with pytest.raises(ValueError, match="has no child called encoder: name it, encoder= one of 0, 1"):
+    with pytest.raises(
+        ValueError, match="has no child called encoder: name it, encoder= one of 0, 1"
+    ):
         Frozen().prepare(nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2)))
     with pytest.raises(ValueError, match="has no module 'body'"):
         Frozen("body").prepare(nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2)))
@@ -151,7 +183,10 @@ def test_a_frozen_encoder_stays_as_it_is_to_the_bit(made):
     assert moved == {"head.weight", "head.bias"}
 
 
-@pytest.mark.parametrize(("name", "optimizer"), [("hat-adapters", ADAMW), ("hat-adapters", SGD), ("bcl", ADAMW), ("ctr", ADAMW)])
+@pytest.mark.parametrize(
+    ("name", "optimizer"),
+    [("hat-adapters", ADAMW), ("hat-adapters", SGD), ("bcl", ADAMW), ("ctr", ADAMW)],
+)
 def test_units_that_a_past_task_uses_do_not_move_and_others_do(made, name, optimizer):
     learner = learner_of(made, ADAPTERS[name](), optimizer=optimizer)
     train(learner, 0)
@@ -159,14 +194,27 @@ def test_units_that_a_past_task_uses_do_not_move_and_others_do(made, name, optim
     for mask in learner.method.masks.values():  # half of the units are in full use
         mask.cumulative.copy_(torch.arange(len(mask.cumulative)) % 2)
     learner.method._used.clear()
-    layers = [(m.specific[0], m.specific[2]) for m in learner.model.modules() if isinstance(m, Adapter)]
-    before = [[p.detach().clone() for layer in pair for p in (layer.weight, layer.bias)] for pair in layers]
+    layers = [
+        (m.specific[0], m.specific[2]) for m in learner.model.modules() if isinstance(m, Adapter)
+    ]
+    before = [
+        [p.detach().clone() for layer in pair for p in (layer.weight, layer.bias)]
+        for pair in layers
+    ]
     train(learner, 1, 6)
     for (first, second), (w1, b1, w2, b2) in zip(layers, before, strict=True):
         assert torch.equal(first.weight[1::2], w1[1::2]) and torch.equal(first.bias[1::2], b1[1::2])
-        assert torch.equal(second.weight[1::2, 1::2], w2[1::2, 1::2]) and torch.equal(second.bias[1::2], b2[1::2])
-    assert any(not torch.equal(first.weight[::2], w1[::2]) for (first, _), (w1, *_) in zip(layers, before, strict=True))
-    assert any(not torch.equal(second.weight[:, ::2], w2[:, ::2]) for (_, second), (*_, w2, _) in zip(layers, before, strict=True))
+        assert torch.equal(second.weight[1::2, 1::2], w2[1::2, 1::2]) and torch.equal(
+            second.bias[1::2], b2[1::2]
+        )
+    assert any(
+        not torch.equal(first.weight[::2], w1[::2])
+        for (first, _), (w1, *_) in zip(layers, before, strict=True)
+    )
+    assert any(
+        not torch.equal(second.weight[:, ::2], w2[:, ::2])
+        for (_, second), (*_, w2, _) in zip(layers, before, strict=True)
+    )
 
 
 def test_masks_harden_once_in_an_epoch_where_a_run_tells_how_long_it_is(made):
@@ -196,7 +244,9 @@ def test_what_expands_shared_knowledge_is_masked_too(made):
 def test_routing_coefficients_sum_to_one_and_agreement_raises_them():
     votes = torch.randn(5, 4, 3, 3, generator=torch.Generator().manual_seed(0))
     s, c = routed(votes, 3)
-    assert c.shape == (5, 4, 3) and torch.allclose(c.sum(1), torch.ones(5, 3)) and bool((c > 0).all())
+    assert (
+        c.shape == (5, 4, 3) and torch.allclose(c.sum(1), torch.ones(5, 3)) and bool((c > 0).all())
+    )
     assert torch.allclose(s, (c[..., None] * votes).sum(1), atol=1e-6)
     b = torch.zeros(5, 4, 3)  # the same, literally
     for _ in range(2):
@@ -207,7 +257,10 @@ def test_routing_coefficients_sum_to_one_and_agreement_raises_them():
     assert routed(agreed, 3)[1][2] < routed(agreed, 1)[1][2]
 
 
-@pytest.mark.parametrize("make", [lambda: AgreementRouting(8, 3, 3, 3, (0, 0)), lambda: TransferRouting(8, 3, 3, 5, (0, 0))])
+@pytest.mark.parametrize(
+    "make",
+    [lambda: AgreementRouting(8, 3, 3, 3, (0, 0)), lambda: TransferRouting(8, 3, 3, 5, (0, 0))],
+)
 def test_later_tasks_have_no_part_in_an_earlier_one_and_earlier_ones_have_in_a_later(make):
     routing, x = make().eval(), torch.randn(2, 6, 8)
     show_context(routing, 2)
@@ -231,7 +284,11 @@ def test_later_tasks_have_no_part_in_an_earlier_one_and_earlier_ones_have_in_a_l
     assert not torch.equal(before[1], after[1]) and not torch.equal(before[2], after[2])
     show_context(routing, 0)
     routing(x).sum().backward()
-    assert [p.grad is not None and bool(p.grad.any()) for p in routing.capsules.maps] == [True, False, False]
+    assert [p.grad is not None and bool(p.grad.any()) for p in routing.capsules.maps] == [
+        True,
+        False,
+        False,
+    ]
 
 
 def test_decisions_are_zero_or_one_for_previous_tasks_and_learn_by_the_soft_choice():
@@ -247,7 +304,10 @@ def test_decisions_are_zero_or_one_for_previous_tasks_and_learn_by_the_soft_choi
     again, _ = routing.compared(votes)
     assert torch.equal(again, routing.compared(votes)[0])
     show_context(routing, 0)  # no task before: nothing to decide
-    assert routing.compared(routing.capsules(torch.randn(3, 6, 8)).flatten(-2))[0].tolist() == [[1.0]] * 3
+    assert (
+        routing.compared(routing.capsules(torch.randn(3, 6, 8)).flatten(-2))[0].tolist()
+        == [[1.0]] * 3
+    )
 
 
 @pytest.mark.numeric
@@ -279,7 +339,10 @@ def test_a_prediction_does_not_depend_on_how_far_a_text_was_padded(made, name):
     train(learner, 1)
     x = texts(1)[0]
     longer = torch.cat([x, torch.randint(80, 120, (1, 7))])
-    longer = torch.cat([longer, torch.cat([torch.zeros(6, 5, dtype=torch.long), torch.randint(80, 120, (1, 5))])], 1)
+    longer = torch.cat(
+        [longer, torch.cat([torch.zeros(6, 5, dtype=torch.long), torch.randint(80, 120, (1, 5))])],
+        1,
+    )
     rounding.assert_same(learner.predict(x, context=1), learner.predict(longer, context=1)[:6])
 
 
@@ -334,7 +397,11 @@ def test_fisher_information_of_a_transformer_is_that_of_single_samples(made):
     from gateon.methods.shared.samples import gathered
 
     found = fisher(model, gathered([(x, y)], 0, torch.Generator()), "empirical", torch.Generator())
-    names = ["head.weight", "encoder.encoder.layer.0.attention.self.query.weight", "encoder.embeddings.LayerNorm.weight"]
+    names = [
+        "head.weight",
+        "encoder.encoder.layer.0.attention.self.query.weight",
+        "encoder.embeddings.LayerNorm.weight",
+    ]
     for name in names:
         expected = torch.zeros_like(p[name])
         for row, label in zip(x, y, strict=True):
@@ -344,14 +411,27 @@ def test_fisher_information_of_a_transformer_is_that_of_single_samples(made):
 
 
 def test_names_of_the_command_line_give_these_methods():
-    assert set(LANGUAGE) == {"frozen", "hat-adapters", "bcl", "ctr", "lamol"} and set(LANGUAGE) <= ABOUT.keys()
+    assert (
+        set(LANGUAGE) == {"frozen", "hat-adapters", "bcl", "ctr", "lamol"}
+        and set(LANGUAGE) <= ABOUT.keys()
+    )
     for name in LANGUAGE:
         method = named(name, steps=7, tasks=3, seed=2)
         assert method.name == name
         if name in ADAPTERS:
-            assert (method.steps, method.seed, method.width, method.s_max, method.strength) == (7, 2, 2000, 400, 0.75)
+            assert (method.steps, method.seed, method.width, method.s_max, method.strength) == (
+                7,
+                2,
+                2000,
+                400,
+                0.75,
+            )
             assert named(name, steps=7, tasks=3, settings={"width": 64}).width == 64
     with pytest.raises(ValueError, match="LAMOL learns with a learner of its own"):
-        gateon.Learner(nn.Linear(2, 2), optimizer=partial(torch.optim.SGD, lr=0.1), method=named("lamol", steps=1, tasks=1))
+        gateon.Learner(
+            nn.Linear(2, 2),
+            optimizer=partial(torch.optim.SGD, lr=0.1),
+            method=named("lamol", steps=1, tasks=1),
+        )
     with pytest.raises(ValueError, match="has no width"):
         named("frozen", steps=1, tasks=1, settings={"width": 64})

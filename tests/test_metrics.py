@@ -17,7 +17,8 @@ NAN = math.nan
 unhurried = settings(deadline=None)  # a busy machine is no failure
 FRACTION = st.integers(0, 1000).map(lambda n: n / 1000)
 
-# Three tasks; task 0 falls from 0.9 to 0.5, task 1 gains, entries above the diagonal as a full evaluation leaves them.
+# Three tasks; task 0 falls from 0.9 to 0.5, task 1 gains, entries above the diagonal as a full
+# evaluation leaves them.
 EXAMPLE = [[0.9, 0.2, 0.1], [0.7, 0.8, 0.3], [0.5, 0.9, 0.6]]
 
 MATRIX_METRICS = [
@@ -80,7 +81,8 @@ def literal_means(a):
     return {
         "immediate_accuracy": immediate,
         "continual_accuracy": continual,
-        "forgetting_rate": sum(a[k - 1][k - 1] - literal_continual(a, k) for k in range(1, K + 1)) / K,
+        "forgetting_rate": sum(a[k - 1][k - 1] - literal_continual(a, k) for k in range(1, K + 1))
+        / K,
         "final_accuracy": final,
     }
 
@@ -146,10 +148,16 @@ def test_a_zero_among_isolated_is_harmless_to_the_ratio_of_means():
 
 def test_the_fields_measures_by_hand():
     assert metrics.lopez_paz_backward_transfer(EXAMPLE) == pytest.approx((-0.4 + 0.1) / 2)
-    assert metrics.lopez_paz_forward_transfer(EXAMPLE, [NAN, 0.1, 0.1]) == pytest.approx((0.1 + 0.2) / 2)
+    assert metrics.lopez_paz_forward_transfer(EXAMPLE, [NAN, 0.1, 0.1]) == pytest.approx(
+        (0.1 + 0.2) / 2
+    )
     assert metrics.chaudhry_forgetting(EXAMPLE) == pytest.approx((0.4 - 0.1) / 2)
-    assert metrics.diaz_rodriguez_accuracy(EXAMPLE) == pytest.approx((0.9 + 0.7 + 0.8 + 0.5 + 0.9 + 0.6) / 6)
-    assert metrics.rebuffi_incremental_accuracy(EXAMPLE) == pytest.approx((0.9 + 0.75 + 2.0 / 3) / 3)
+    assert metrics.diaz_rodriguez_accuracy(EXAMPLE) == pytest.approx(
+        (0.9 + 0.7 + 0.8 + 0.5 + 0.9 + 0.6) / 6
+    )
+    assert metrics.rebuffi_incremental_accuracy(EXAMPLE) == pytest.approx(
+        (0.9 + 0.75 + 2.0 / 3) / 3
+    )
 
 
 def test_chaudhry_counts_from_the_best_not_from_the_diagonal():
@@ -188,7 +196,9 @@ def test_task_locked_accuracy_leaves_the_first_task_out():
 def test_context_correlation_by_hand():
     #    open: 0 1 . .     0 . 2 .     0 1 2 .     all    none
     gates = [[1, 2, 0, -1], [1, -5, 3, 0], [1, 1, 1, -1], [1, 1, 1, 1], [0, -1, 0, -1]]
-    with np.errstate(all="raise"):  # a constant row is NaN on purpose, not a division that went wrong
+    with np.errstate(
+        all="raise"
+    ):  # a constant row is NaN on purpose, not a division that went wrong
         correlation = metrics.context_correlation(gates)
     assert correlation[0, 1] == 0.0
     assert correlation[0, 2] == pytest.approx(1 / math.sqrt(3))
@@ -200,15 +210,20 @@ def test_context_correlation_by_hand():
 
 def test_only_the_sign_of_a_gate_weight_counts():
     gates = np.array([[0.1, 0.2, -0.3, 0.0], [5.0, -1.0, 2.0, 0.0]])
-    np.testing.assert_array_equal(metrics.context_correlation(gates), metrics.context_correlation(np.sign(gates)))
+    np.testing.assert_array_equal(
+        metrics.context_correlation(gates), metrics.context_correlation(np.sign(gates))
+    )
 
 
 def test_confusion_rows_are_labels():
-    np.testing.assert_array_equal(metrics.confusion([0, 0, 2, 2], [0, 1, 1, 2], 3), [[1, 1, 0], [0, 0, 0], [0, 1, 1]])
+    np.testing.assert_array_equal(
+        metrics.confusion([0, 0, 2, 2], [0, 1, 1, 2], 3), [[1, 1, 0], [0, 0, 0], [0, 1, 1]]
+    )
 
 
 def test_macro_f1_by_hand():
-    # class 0: 1 hit, 1 miss; class 1: predicted twice, never right; class 2: 1 hit, 1 miss; class 3 appears nowhere.
+    # class 0: 1 hit, 1 miss; class 1: predicted twice, never right; class 2: 1 hit, 1 miss; class 3
+    # appears nowhere.
     assert metrics.macro_f1([0, 0, 2, 2], [0, 1, 1, 2], 4) == pytest.approx((2 / 3 + 0 + 2 / 3) / 3)
     assert metrics.macro_f1([0, 1], [0, 1], 10) == 1.0
     assert metrics.macro_f1([0, 1], [1, 0], 2) == 0.0
@@ -227,15 +242,21 @@ def test_matrix_metrics_take_macro_f1_unchanged():
         [[0, 0, 0, 1], [0, 1, 2, 1], [0, 0, 0, 0]],
         [[1, 0, 0, 1], [0, 0, 2, 1], [1, 1, 1, 0]],
     ]
-    f1 = [[metrics.macro_f1(y, p, 3) for y, p in zip(labels, row, strict=True)] for row in predictions]
-    plain = [[np.mean(np.equal(y, p)) for y, p in zip(labels, row, strict=True)] for row in predictions]
+    f1 = [
+        [metrics.macro_f1(y, p, 3) for y, p in zip(labels, row, strict=True)] for row in predictions
+    ]
+    plain = [
+        [np.mean(np.equal(y, p)) for y, p in zip(labels, row, strict=True)] for row in predictions
+    ]
     assert f1[1][1] == pytest.approx((1 + 2 / 3 + 2 / 3) / 3)
     isolated = [1.0, 0.8, 0.9]
     expected = literal_means(f1)
     expected["accuracy_deviation"] = (expected["immediate_accuracy"] - 0.9) / 0.9
     assert metrics.summary(f1, isolated) == pytest.approx(expected)
     assert metrics.chaudhry_forgetting(f1) == pytest.approx(literal_chaudhry(f1))
-    assert metrics.summary(f1)["continual_accuracy"] != pytest.approx(metrics.summary(plain)["continual_accuracy"])
+    assert metrics.summary(f1)["continual_accuracy"] != pytest.approx(
+        metrics.summary(plain)["continual_accuracy"]
+    )
 
 
 # Against the literal loops
@@ -254,7 +275,9 @@ def test_transfer_is_the_literal_formulas(matrix, data):
     b = data.draw(st.lists(FRACTION, min_size=K, max_size=K))
     backward = sum(a[K - 1][j - 1] - a[j - 1][j - 1] for j in range(1, K)) / (K - 1)
     forward = sum(a[j - 2][j - 1] - b[j - 1] for j in range(2, K + 1)) / (K - 1)
-    everything = sum(a[k - 1][j - 1] for k in range(1, K + 1) for j in range(1, k + 1)) / (K * (K + 1) / 2)
+    everything = sum(a[k - 1][j - 1] for k in range(1, K + 1) for j in range(1, k + 1)) / (
+        K * (K + 1) / 2
+    )
     so_far = sum(sum(a[k - 1][j - 1] for j in range(1, k + 1)) / k for k in range(1, K + 1)) / K
     assert metrics.lopez_paz_backward_transfer(matrix) == pytest.approx(backward)
     assert metrics.lopez_paz_forward_transfer(matrix, b) == pytest.approx(forward)
@@ -285,11 +308,17 @@ def test_accuracy_deviation_is_the_literal_formula(matrix, data):
 @given(hnp.arrays(np.float64, st.tuples(st.integers(2, 5), st.integers(1, 6)), elements=FRACTION))
 def test_task_locked_accuracy_is_the_literal_formula(curves):
     K, steps = curves.shape
-    expected = [sum(curves[k - 1][step] for k in range(2, K + 1)) / (K - 1) for step in range(steps)]
+    expected = [
+        sum(curves[k - 1][step] for k in range(2, K + 1)) / (K - 1) for step in range(steps)
+    ]
     assert metrics.task_locked_accuracy(curves) == pytest.approx(expected)
 
 
-GATES = hnp.arrays(np.float64, st.tuples(st.integers(1, 5), st.integers(1, 8)), elements=st.sampled_from([-0.5, 0.0, 0.5]))
+GATES = hnp.arrays(
+    np.float64,
+    st.tuples(st.integers(1, 5), st.integers(1, 8)),
+    elements=st.sampled_from([-0.5, 0.0, 0.5]),
+)
 
 
 @unhurried
@@ -310,7 +339,11 @@ def test_context_correlation_is_the_literal_formula(gates):
 SAMPLES = st.integers(1, 5).flatmap(
     lambda classes: st.tuples(
         st.just(classes),
-        st.lists(st.tuples(st.integers(0, classes - 1), st.integers(0, classes - 1)), min_size=1, max_size=30),
+        st.lists(
+            st.tuples(st.integers(0, classes - 1), st.integers(0, classes - 1)),
+            min_size=1,
+            max_size=30,
+        ),
     )
 )
 
@@ -321,8 +354,12 @@ def test_macro_f1_and_confusion_are_the_literal_counts(drawn):
     classes, samples = drawn
     labels, predictions = [y for y, _ in samples], [p for _, p in samples]
     counts = metrics.confusion(labels, predictions, classes)
-    assert counts.tolist() == [[samples.count((i, j)) for j in range(classes)] for i in range(classes)]
-    assert metrics.macro_f1(labels, predictions, classes) == pytest.approx(literal_macro_f1(labels, predictions, classes))
+    assert counts.tolist() == [
+        [samples.count((i, j)) for j in range(classes)] for i in range(classes)
+    ]
+    assert metrics.macro_f1(labels, predictions, classes) == pytest.approx(
+        literal_macro_f1(labels, predictions, classes)
+    )
 
 
 # Properties
@@ -349,7 +386,9 @@ def test_continual_accuracy_lies_between_worst_and_best(matrix):
 @unhurried
 @given(thin_matrices(min_tasks=2))
 def test_chaudhry_forgetting_is_at_least_the_backward_loss(matrix):
-    assert metrics.chaudhry_forgetting(matrix) >= -metrics.lopez_paz_backward_transfer(matrix) - 1e-12
+    assert (
+        metrics.chaudhry_forgetting(matrix) >= -metrics.lopez_paz_backward_transfer(matrix) - 1e-12
+    )
 
 
 @unhurried
@@ -366,7 +405,9 @@ def test_permuting_contexts_permutes_the_correlation_and_units_do_not_matter(gat
     random.shuffle(contexts)
     random.shuffle(units)
     correlation = metrics.context_correlation(gates)
-    np.testing.assert_array_equal(metrics.context_correlation(gates[contexts]), correlation[np.ix_(contexts, contexts)])
+    np.testing.assert_array_equal(
+        metrics.context_correlation(gates[contexts]), correlation[np.ix_(contexts, contexts)]
+    )
     np.testing.assert_array_equal(metrics.context_correlation(gates[:, units]), correlation)
     np.testing.assert_array_equal(correlation, correlation.T)
     assert (np.abs(correlation[np.isfinite(correlation)]) <= 1).all()
@@ -417,18 +458,25 @@ def test_results_are_no_views_of_the_input():
 
 
 def test_scalars_are_python_floats():
-    assert all(type(value) is float for value in metrics.summary(np.float32(EXAMPLE), isolated=EXAMPLE[0]).values())
+    assert all(
+        type(value) is float
+        for value in metrics.summary(np.float32(EXAMPLE), isolated=EXAMPLE[0]).values()
+    )
     assert type(metrics.macro_f1([0], [0], 1)) is float
 
 
 def test_gate_parameters_and_half_precision_are_read():
     weights = [[0.5, -0.5, 0.5], [0.5, 0.5, -0.5]]
     parameter = torch.nn.Parameter(torch.tensor(weights, dtype=torch.bfloat16))
-    np.testing.assert_array_equal(metrics.context_correlation(parameter), metrics.context_correlation(weights))
+    np.testing.assert_array_equal(
+        metrics.context_correlation(parameter), metrics.context_correlation(weights)
+    )
 
 
 def test_labels_may_be_tensors_or_booleans():
-    assert metrics.macro_f1(torch.tensor([0, 1, 1]), torch.tensor([0, 1, 0]), 2) == pytest.approx(2 / 3)
+    assert metrics.macro_f1(torch.tensor([0, 1, 1]), torch.tensor([0, 1, 0]), 2) == pytest.approx(
+        2 / 3
+    )
     assert metrics.macro_f1([0, 1, 1], np.array([False, True, False]), 2) == pytest.approx(2 / 3)
 
 
@@ -452,7 +500,10 @@ def test_the_module_does_not_import_torch():
         ([[0.5], [0.5, 0.5]], "give every row the same length"),
         ([["good", "bad"], ["bad", "good"]], "give numbers only"),
         ([[0.5, {}], [0.5, 0.5]], "give numbers only"),
-        ([[97.0, NAN], [95.0, 98.0]], r"accuracy\[0\]\[0\] is 97, not in 0 to 1: give fractions, not percent"),
+        (
+            [[97.0, NAN], [95.0, 98.0]],
+            r"accuracy\[0\]\[0\] is 97, not in 0 to 1: give fractions, not percent",
+        ),
         ([[0.5, NAN], [-0.1, 0.5]], r"accuracy\[1\]\[0\] is -0.1"),
         ([[0.5, math.inf], [0.1, 0.5]], r"accuracy\[0\]\[1\] is inf"),
     ],
@@ -462,9 +513,16 @@ def test_every_metric_refuses_what_is_no_matrix_of_fractions(function, accuracy,
         function(accuracy)
 
 
-@pytest.mark.parametrize("function", [f for f in MATRIX_FUNCTIONS if f is not metrics.final_accuracy], ids=lambda f: f.__name__)
+@pytest.mark.parametrize(
+    "function",
+    [f for f in MATRIX_FUNCTIONS if f is not metrics.final_accuracy],
+    ids=lambda f: f.__name__,
+)
 def test_a_missing_diagonal_names_the_task(function):
-    with pytest.raises(ValueError, match=r"needs accuracy\[1\]\[1\], which is NaN: test task 1 after training task 1"):
+    with pytest.raises(
+        ValueError,
+        match=r"needs accuracy\[1\]\[1\], which is NaN: test task 1 after training task 1",
+    ):
         function([[0.5, 0.5, 0.5], [0.5, NAN, 0.5], [0.5, 0.5, 0.5]])
 
 
@@ -480,16 +538,27 @@ def test_a_missing_diagonal_names_the_task(function):
     ],
 )
 def test_a_missing_last_row_names_the_entry(function):
-    with pytest.raises(ValueError, match=r"accuracy\[2\]\[0\], which is NaN: test task 0 after training task 2"):
+    with pytest.raises(
+        ValueError, match=r"accuracy\[2\]\[0\], which is NaN: test task 0 after training task 2"
+    ):
         function([[0.5, NAN, NAN], [0.5, 0.5, NAN], [NAN, 0.5, 0.5]])
 
 
 @pytest.mark.parametrize(
-    "function", [metrics.continual_accuracy, metrics.forgetting_rate, metrics.forgetting_rates, metrics.summary]
+    "function",
+    [
+        metrics.continual_accuracy,
+        metrics.forgetting_rate,
+        metrics.forgetting_rates,
+        metrics.summary,
+    ],
 )
 def test_a_task_never_tested_again_has_no_continual_accuracy(function):
     never_again = [[0.5, 0.5, 0.5], [0.5, 0.5, 0.5], [0.5, NAN, 0.5]]
-    with pytest.raises(ValueError, match=r"continual accuracy of task 1 .* at least after the last one, in accuracy\[2\]"):
+    with pytest.raises(
+        ValueError,
+        match=r"continual accuracy of task 1 .* at least after the last one, in accuracy\[2\]",
+    ):
         function(never_again)
 
 
@@ -500,13 +569,17 @@ def test_only_what_a_metric_needs_is_required():
     assert metrics.lopez_paz_forward_transfer(just_above, [NAN, 0.25, 0.25]) == 0.25
 
 
-@pytest.mark.parametrize("function", [metrics.lopez_paz_backward_transfer, metrics.chaudhry_forgetting])
+@pytest.mark.parametrize(
+    "function", [metrics.lopez_paz_backward_transfer, metrics.chaudhry_forgetting]
+)
 def test_transfer_needs_two_tasks(function):
     with pytest.raises(ValueError, match="undefined for 1 task: give 2 tasks or more"):
         function([[0.5]])
 
 
-@pytest.mark.parametrize("function", [metrics.accuracy_deviation, metrics.accuracy_deviations, metrics.summary])
+@pytest.mark.parametrize(
+    "function", [metrics.accuracy_deviation, metrics.accuracy_deviations, metrics.summary]
+)
 @pytest.mark.parametrize(
     ("isolated", "message"),
     [
@@ -531,7 +604,11 @@ def test_one_zero_among_isolated_has_no_deviation_of_its_own():
 @pytest.mark.parametrize(
     ("accuracy", "untrained", "message"),
     [
-        (above_diagonal_missing(EXAMPLE), [0.1, 0.1, 0.1], r"accuracy\[0\]\[1\], which is NaN: test task 1 after"),
+        (
+            above_diagonal_missing(EXAMPLE),
+            [0.1, 0.1, 0.1],
+            r"accuracy\[0\]\[1\], which is NaN: test task 1 after",
+        ),
         (EXAMPLE, [0.1, 0.1], "untrained has 2 entries for 3 tasks"),
         (EXAMPLE, [0.1, 0.1, NAN], r"untrained\[2\] is NaN"),
         ([[0.5]], [0.1], "give 2 tasks or more"),

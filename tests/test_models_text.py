@@ -47,13 +47,16 @@ def test_it_is_the_encoder_given_what_its_tokenizer_gives(models, kind):
     if kind in ("bert", "electra"):
         given["token_type_ids"].zero_()
         other = model.head(model.encoder(**given).last_hidden_state.mean(1))
-        assert not torch.allclose(model(ids_of(kind, pair)), other, atol=1e-5)  # so that the types above were needed
+        # so that the types above were needed
+        assert not torch.allclose(model(ids_of(kind, pair)), other, atol=1e-5)
 
 
 def test_columns_of_padding_are_not_computed(models):
     model = text_classifier(models["bert"], 2).eval()
     seen = []
-    model.encoder.register_forward_pre_hook(lambda m, args, kwargs: seen.append(kwargs["input_ids"].shape), with_kwargs=True)
+    model.encoder.register_forward_pre_hook(
+        lambda m, args, kwargs: seen.append(kwargs["input_ids"].shape), with_kwargs=True
+    )
     model(ids_of("bert", "good", "very good", length=64))
     assert seen == [torch.Size([2, 4])]
     assert model(torch.full((1, 8), model.pad)).isfinite().all()  # a text of nothing
@@ -63,10 +66,17 @@ def test_dropout_and_weights_are_what_was_asked_for(models):
     model = text_classifier(models["bert"], 2, dropout=0.0).train()
     x = ids_of("bert", "good phone")
     assert torch.equal(model(x), model(x))
-    assert not torch.equal((noisy := text_classifier(models["bert"], 2, dropout=0.5).train())(x), noisy(x))
+    assert not torch.equal(
+        (noisy := text_classifier(models["bert"], 2, dropout=0.5).train())(x), noisy(x)
+    )
     kept = text_classifier(models["bert"], 2).encoder.embeddings.word_embeddings.weight
     assert torch.equal(kept, model.encoder.embeddings.word_embeddings.weight)
-    assert not torch.equal(kept, text_classifier(models["bert"], 2, config_only=True).encoder.embeddings.word_embeddings.weight)
+    assert not torch.equal(
+        kept,
+        text_classifier(
+            models["bert"], 2, config_only=True
+        ).encoder.embeddings.word_embeddings.weight,
+    )
     assert hasattr(text_classifier(models["bert"], 2, pooling="first").encoder, "pooler")
     assert model.encoder.pooler is None
 

@@ -29,7 +29,10 @@ def tensors_equal(a, b):
 @pytest.mark.parametrize("affine", [True, False])
 def test_with_one_context_it_is_batch_norm(dims, affine):
     kind, shape = PLAIN[dims]
-    plain, ours = kind(4, affine=affine, momentum=0.3, eps=1e-3), ContextNorm(4, affine=affine, momentum=0.3, eps=1e-3)
+    plain, ours = (
+        kind(4, affine=affine, momentum=0.3, eps=1e-3),
+        ContextNorm(4, affine=affine, momentum=0.3, eps=1e-3),
+    )
     if affine:
         with torch.no_grad():
             for norm in (plain, ours):
@@ -130,14 +133,20 @@ def test_a_state_with_more_contexts_makes_room():
 
 def test_conversion_keeps_parameters_statistics_mode_and_outputs():
     model = nn.Sequential(
-        nn.Conv2d(3, 4, 3), nn.Sequential(nn.BatchNorm2d(4, eps=1e-3, momentum=0.2), nn.ReLU()), nn.BatchNorm2d(4)
+        nn.Conv2d(3, 4, 3),
+        nn.Sequential(nn.BatchNorm2d(4, eps=1e-3, momentum=0.2), nn.ReLU()),
+        nn.BatchNorm2d(4),
     )
     for step in range(3):
         model(draw(5, 3, 6, 6, seed=step))
     model[2].eval()
     with torch.no_grad():
         model[1][0].weight.mul_(1.7)
-    plain, parameters, modes = copy.deepcopy(model), list(model.parameters()), [m.training for m in model.modules()]
+    plain, parameters, modes = (
+        copy.deepcopy(model),
+        list(model.parameters()),
+        [m.training for m in model.modules()],
+    )
     assert context_norms(model, contexts=2) is model
     assert [type(m) for m in model.modules()].count(ContextNorm) == 2
     assert all(a is b for a, b in zip(parameters, model.parameters(), strict=True))
@@ -151,7 +160,9 @@ def test_conversion_keeps_parameters_statistics_mode_and_outputs():
 
 def test_a_norm_that_stands_in_two_places_is_still_one_after_conversion():
     shared = nn.BatchNorm1d(4)
-    model = context_norms(nn.Sequential(nn.Linear(4, 4), shared, nn.Sequential(nn.Linear(4, 4), shared), shared))
+    model = context_norms(
+        nn.Sequential(nn.Linear(4, 4), shared, nn.Sequential(nn.Linear(4, 4), shared), shared)
+    )
     assert isinstance(model[1], ContextNorm)
     assert model[1] is model[2][1] is model[3]
 
@@ -169,7 +180,9 @@ def test_a_lone_batch_norm_is_converted_too():
 
 
 def test_attach_and_add_context_give_every_norm_as_many_contexts_as_the_gates_have():
-    model = context_norms(nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.ReLU(), nn.Linear(4, 2)))
+    model = context_norms(
+        nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.ReLU(), nn.Linear(4, 2))
+    )
     gates = gateon.attach(model, contexts=3, density=0.5)
     assert len(model[1].running_mean) == 3
     gates.add_context()
@@ -182,7 +195,11 @@ def test_attach_and_add_context_give_every_norm_as_many_contexts_as_the_gates_ha
 
 @pytest.mark.parametrize("contexts", [torch.tensor(1), torch.tensor([0, 1, 1, 0, 1, 0])])
 def test_kept_statistics_are_put_back_bit_for_bit(contexts):
-    model = nn.Sequential(ContextNorm(4, contexts=2), nn.BatchNorm1d(4), nn.InstanceNorm1d(4, track_running_stats=True))
+    model = nn.Sequential(
+        ContextNorm(4, contexts=2),
+        nn.BatchNorm1d(4),
+        nn.InstanceNorm1d(4, track_running_stats=True),
+    )
     model[0].context = contexts
     model(draw(6, 4, 3))
     before = copy.deepcopy(model.state_dict())
@@ -215,7 +232,12 @@ def test_a_context_with_a_single_sample_cannot_be_normalised_and_moves_nothing()
     with pytest.raises(ValueError, match="Context 1 has a single sample"):
         norm(draw(3, 4))
     assert tensors_equal(before, norm.state_dict())
-    assert norm(draw(3, 4, 5)).shape == (3, 4, 5)  # a single sample at several positions has a variance
+    # a single sample at several positions has a variance
+    assert norm(draw(3, 4, 5)).shape == (
+        3,
+        4,
+        5,
+    )
 
 
 def test_bad_arguments_name_what_is_wrong():

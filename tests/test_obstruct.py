@@ -31,13 +31,17 @@ RATE, EPSILON, LR = 0.2, 0.3, 0.1
 
 def mlp(contexts=2, dtype=torch.float64, density=0.7):
     torch.manual_seed(0)
-    model = nn.Sequential(nn.Linear(5, 8), nn.ReLU(), nn.Linear(8, 6), nn.Tanh(), nn.Linear(6, 3)).to(dtype)
+    model = nn.Sequential(
+        nn.Linear(5, 8), nn.ReLU(), nn.Linear(8, 6), nn.Tanh(), nn.Linear(6, 3)
+    ).to(dtype)
     return model, gateon.attach(model, contexts=contexts, density=density)
 
 
 def batch(n=0, size=7, dtype=torch.float64):
     generator = torch.Generator().manual_seed(n)
-    return torch.randn(size, 5, generator=generator).to(dtype), torch.randint(0, 3, (size,), generator=generator)
+    return torch.randn(size, 5, generator=generator).to(dtype), torch.randint(
+        0, 3, (size,), generator=generator
+    )
 
 
 def learn(model, optimizer, n=0):
@@ -63,7 +67,9 @@ def literal_step(model, gates, A, n, per, apply="step", applied=None, epsilon=EP
     _, activities, output, _ = literal_activities(model, gates, x)
     loss = F.cross_entropy(output, y)
     named = dict(model.named_parameters())
-    gradients = dict(zip(named, torch.autograd.grad(loss, list(named.values()), retain_graph=True), strict=True))
+    gradients = dict(
+        zip(named, torch.autograd.grad(loss, list(named.values()), retain_graph=True), strict=True)
+    )
     to_activity = torch.autograd.grad(loss, activities)
     scales = A if apply == "step" else applied
     new = {}
@@ -98,7 +104,9 @@ def ones_like_availability(handle):
 def test_steps_follow_the_equations_literally(per, apply, floor):
     model, gates = mlp()
     optimizer = torch.optim.SGD(model.parameters(), lr=LR)
-    handle = gateon.obstruct(optimizer, gates, per=per, rate=RATE, epsilon=EPSILON, floor=floor, apply=apply)
+    handle = gateon.obstruct(
+        optimizer, gates, per=per, rate=RATE, epsilon=EPSILON, floor=floor, apply=apply
+    )
     twin, its_gates = mlp()
     A = applied = ones_like_availability(handle)
     for n in range(9):
@@ -138,7 +146,9 @@ def test_switching_to_the_active_context_or_looking_at_another_is_no_switch(per)
     gates.show(0)
     assert all((A == 1).all() for A in handle.applied.values())
     gates.switch(1)
-    assert all(torch.equal(A, handle.availability[k]) and (A < 1).any() for k, A in handle.applied.items())
+    assert all(
+        torch.equal(A, handle.availability[k]) and (A < 1).any() for k, A in handle.applied.items()
+    )
 
 
 @both_views
@@ -146,21 +156,31 @@ def test_gradient_scaling_multiplies_the_gradient_and_relevance_is_that_of_the_u
     model, gates = mlp()
     twin, its_gates = mlp()
     optimizer = torch.optim.SGD(model.parameters(), lr=LR)
-    handle = gateon.obstruct(optimizer, gates, per=per, rate=RATE, epsilon=EPSILON, apply="step", scale="gradient")
+    handle = gateon.obstruct(
+        optimizer, gates, per=per, rate=RATE, epsilon=EPSILON, apply="step", scale="gradient"
+    )
     A = ones_like_availability(handle)
     for n in range(4):
         learn(model, optimizer, n)
         A = literal_step(twin, its_gates, A, n, per)
         assert_same(handle.availability, A)
-    assert_same(dict(model.named_parameters()), dict(twin.named_parameters()))  # for plain descent both scalings are one
+    # for plain descent both scalings are one
+    assert_same(dict(model.named_parameters()), dict(twin.named_parameters()))
 
 
 def test_adam_undoes_gradient_scaling_but_not_update_scaling():
     sizes = {}
     for scale in ("gradient", "update"):
         model, gates = mlp()
-        handle = gateon.obstruct(torch.optim.Adam(model.parameters(), lr=1e-3), gates, rate=0.0, scale=scale)
-        handle.load_state_dict({k: v if k == "steps" else torch.full_like(v, 0.01) for k, v in handle.state_dict().items()})
+        handle = gateon.obstruct(
+            torch.optim.Adam(model.parameters(), lr=1e-3), gates, rate=0.0, scale=scale
+        )
+        handle.load_state_dict(
+            {
+                k: v if k == "steps" else torch.full_like(v, 0.01)
+                for k, v in handle.state_dict().items()
+            }
+        )
         before = model[2].weight.detach().clone()
         learn(model, handle.optimizers[0])
         sizes[scale] = (model[2].weight - before).abs().max().item()
@@ -186,7 +206,9 @@ def test_measures_of_an_mlp_equal_literal_loops(measure):
             next_layer_gated_relevance(x2, W3, torch.ones(len(x), 3, dtype=x.dtype)),
         ),
     }[measure]
-    handle = gateon.obstruct(torch.optim.SGD(model.parameters(), lr=LR), gates, rate=RATE, relevance=measure)
+    handle = gateon.obstruct(
+        torch.optim.SGD(model.parameters(), lr=LR), gates, rate=RATE, relevance=measure
+    )
     learn(model, handle.optimizers[0])
     for site, mu in zip("02", expected, strict=True):
         A = availability(torch.ones_like(mu), normalise(mu), RATE, 0.0)
@@ -196,7 +218,13 @@ def test_measures_of_an_mlp_equal_literal_loops(measure):
 def cnn():
     torch.manual_seed(0)
     model = nn.Sequential(
-        nn.Conv2d(2, 3, 3, padding=1), nn.Softplus(), nn.Conv2d(3, 4, 3), nn.Tanh(), nn.Flatten(), nn.Linear(16, 5), nn.Linear(5, 2)
+        nn.Conv2d(2, 3, 3, padding=1),
+        nn.Softplus(),
+        nn.Conv2d(3, 4, 3),
+        nn.Tanh(),
+        nn.Flatten(),
+        nn.Linear(16, 5),
+        nn.Linear(5, 2),
     ).double()
     return model, gateon.attach(model, contexts=2, density=0.8)
 
@@ -206,7 +234,9 @@ def test_measures_of_a_convolutional_network_equal_literal_loops(measure):
     model, gates = cnn()
     images = torch.randn(3, 2, 4, 4, dtype=torch.float64)
     gain = {k: torch.tanh(torch.relu(g.weight[0])).detach() for k, g in gates.gates.items()}
-    x1 = gain["0"].view(-1, 1, 1) * F.softplus(F.conv2d(images, model[0].weight, model[0].bias, padding=1))
+    x1 = gain["0"].view(-1, 1, 1) * F.softplus(
+        F.conv2d(images, model[0].weight, model[0].bias, padding=1)
+    )
     a2 = F.conv2d(x1, model[2].weight, model[2].bias)
     x2 = gain["2"].view(-1, 1, 1) * torch.tanh(a2)
     x3 = gain["5"] * F.linear(x2.flatten(1), model[5].weight, model[5].bias)
@@ -216,14 +246,22 @@ def test_measures_of_a_convolutional_network_equal_literal_loops(measure):
     mu1, mu2 = torch.zeros(3, dtype=torch.float64), torch.zeros(4, dtype=torch.float64)
     if measure == "gradient":
         g1, g2 = torch.autograd.grad(loss, (x1, x2))
-        mu1, mu2 = unit_relevance(g1.flatten(2), x1.detach().flatten(2)), unit_relevance(g2.flatten(2), x2.detach().flatten(2))
+        mu1, mu2 = (
+            unit_relevance(g1.flatten(2), x1.detach().flatten(2)),
+            unit_relevance(g2.flatten(2), x2.detach().flatten(2)),
+        )
     elif measure == "next-layer-gated":
-        for i, n, j, p, q, u, v in itertools.product(range(3), range(3), range(4), range(2), range(2), range(3), range(3)):
+        for i, n, j, p, q, u, v in itertools.product(
+            range(3), range(3), range(4), range(2), range(2), range(3), range(3)
+        ):
             mu1[i] += (slope[n, j, p, q] * W2[j, i, u, v] * x1[n, i, p + u, q + v].detach()) ** 2
         for i, n, j, p, q in itertools.product(range(4), range(3), range(5), range(2), range(2)):
             mu2[i] += (gain["5"][j] * W3[j, i, p, q] * x2[n, i, p, q].detach()) ** 2
     else:
-        mu1, mu2 = activity_relevance(x1.detach().flatten(2)), activity_relevance(x2.detach().flatten(2))
+        mu1, mu2 = (
+            activity_relevance(x1.detach().flatten(2)),
+            activity_relevance(x2.detach().flatten(2)),
+        )
         if measure == "next-layer":
             mu1 *= torch.stack([W2[:, i].square().sum() for i in range(3)])
             mu2 *= torch.stack([W3[:, i].square().sum() for i in range(4)])
@@ -242,7 +280,9 @@ def test_measures_of_a_convolutional_network_equal_literal_loops(measure):
 @both_views
 def test_rates_by_pattern_the_first_that_matches(per):
     model, gates = mlp()
-    handle = gateon.obstruct(torch.optim.SGD(model.parameters(), lr=LR), gates, per=per, rate={"0": 0.0, "*": RATE})
+    handle = gateon.obstruct(
+        torch.optim.SGD(model.parameters(), lr=LR), gates, per=per, rate={"0": 0.0, "*": RATE}
+    )
     learn(model, handle.optimizers[0])
     assert all((A == 1).all() == name.startswith("0") for name, A in handle.availability.items())
 
@@ -263,13 +303,23 @@ def test_the_head_has_availability_only_if_asked(per):
 def test_biases_apart_have_a_mean_of_their_own():
     for apart in (False, True):
         model, gates = mlp()
-        handle = gateon.obstruct(torch.optim.SGD(model.parameters(), lr=LR), gates, per="parameter", rate=1e-3, bias_apart=apart)
+        handle = gateon.obstruct(
+            torch.optim.SGD(model.parameters(), lr=LR),
+            gates,
+            per="parameter",
+            rate=1e-3,
+            bias_apart=apart,
+        )
         learn(model, handle.optimizers[0])
-        means = [(1 - handle.availability[f"0.{n}"].mean().item()) / 1e-3 for n in ("weight", "bias")]
+        means = [
+            (1 - handle.availability[f"0.{n}"].mean().item()) / 1e-3 for n in ("weight", "bias")
+        ]
         if apart:
             assert means == pytest.approx([1, 1])
         else:
-            assert abs(means[1] - 1) > 0.05 and (40 * means[0] + 8 * means[1]) / 48 == pytest.approx(1)
+            assert abs(means[1] - 1) > 0.05 and (
+                40 * means[0] + 8 * means[1]
+            ) / 48 == pytest.approx(1)
 
 
 @both_views
@@ -287,7 +337,14 @@ def test_frozen_patterns_freeze_what_they_name(per):
 @both_views
 def test_a_bias_that_a_norm_takes_away_again_stays_and_with_it_what_other_contexts_have_stored(per):
     torch.manual_seed(0)
-    normed = (nn.Conv2d(1, 6, 3), gateon.ContextNorm(6), nn.ReLU(), nn.Flatten(), nn.Linear(6 * 36, 5), nn.ReLU())
+    normed = (
+        nn.Conv2d(1, 6, 3),
+        gateon.ContextNorm(6),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(6 * 36, 5),
+        nn.ReLU(),
+    )
     model = nn.Sequential(*normed, nn.Linear(5, 3))
     gates = gateon.attach(model, contexts=2, density=0.7)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
@@ -314,7 +371,14 @@ def test_a_weight_owned_twice_takes_the_smaller_availability():
     handle = gateon.obstruct(optimizer, gates, rate=0.0)
     one, other = torch.tensor([0.0, 0.5, 1.0, 0.25]), torch.tensor([1.0, 0.25, 0.5, 0.0])
     state = handle.state_dict()
-    handle.load_state_dict(state | {f"{s}:{kind}": A for s, A in (("0", one), ("2", other)) for kind in ("running", "applied")})
+    handle.load_state_dict(
+        state
+        | {
+            f"{s}:{kind}": A
+            for s, A in (("0", one), ("2", other))
+            for kind in ("running", "applied")
+        }
+    )
     before = model[0].weight.detach().clone()
     for p in model.parameters():
         p.grad = torch.ones_like(p)
@@ -354,7 +418,11 @@ def test_norms_behind_sums_are_observed_and_attentions_input_is_kept_per_paramet
         optimizer.step()
     assert all((A < 1).any() for A in handle.availability.values())
     handle.load_state_dict({k: torch.zeros_like(v) for k, v in handle.state_dict().items()})
-    before = {n: p.detach().clone() for n, p in model.named_parameters() if not n.startswith("head") and "context" not in n}
+    before = {
+        n: p.detach().clone()
+        for n, p in model.named_parameters()
+        if not n.startswith("head") and "context" not in n
+    }
     model(torch.randn(4, 3, 8)).square().sum().backward()
     optimizer.step()
     assert all(torch.equal(p, before[n]) for n, p in model.named_parameters() if n in before)
@@ -367,14 +435,18 @@ def test_norms_behind_sums_are_observed_and_attentions_input_is_kept_per_paramet
 @pytest.mark.parametrize("measure", ["gradient", "next-layer-gated"])
 def test_remove_makes_optimizer_and_model_plain_again(per, measure):
     model, gates = mlp()
-    hooks = {n: (len(m._forward_hooks), len(m._forward_pre_hooks)) for n, m in model.named_modules() if n}
+    hooks = {
+        n: (len(m._forward_hooks), len(m._forward_pre_hooks)) for n, m in model.named_modules() if n
+    }
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
     handle = gateon.obstruct(optimizer, gates, per=per, rate=RATE, apply="step", relevance=measure)
     learn(model, optimizer)
     handle.remove()
     assert not gates.listeners and all(tap.tap is None for tap in gates.taps.values())
     assert not optimizer._optimizer_step_pre_hooks and not optimizer._optimizer_step_post_hooks
-    assert hooks == {n: (len(m._forward_hooks), len(m._forward_pre_hooks)) for n, m in model.named_modules() if n}
+    assert hooks == {
+        n: (len(m._forward_hooks), len(m._forward_pre_hooks)) for n, m in model.named_modules() if n
+    }
     plain, _ = mlp()
     plain.load_state_dict(model.state_dict())
     its_optimizer = torch.optim.Adam(plain.parameters(), lr=0.01)
@@ -382,14 +454,19 @@ def test_remove_makes_optimizer_and_model_plain_again(per, measure):
     for n in range(3):
         learn(model, optimizer, n)
         learn(plain, its_optimizer, n)
-    assert all(torch.equal(p, q) for p, q in zip(model.parameters(), plain.parameters(), strict=True))
+    assert all(
+        torch.equal(p, q) for p, q in zip(model.parameters(), plain.parameters(), strict=True)
+    )
     gateon.obstruct(optimizer, gates, per=per)  # and can begin again
 
 
 @both_views
 def test_follow_moves_to_another_optimizer_and_keeps_availability(per):
     model, gates = mlp()
-    old, new = torch.optim.SGD(model.parameters(), lr=LR), torch.optim.SGD(model.parameters(), lr=LR)
+    old, new = (
+        torch.optim.SGD(model.parameters(), lr=LR),
+        torch.optim.SGD(model.parameters(), lr=LR),
+    )
     handle = gateon.obstruct(old, gates, per=per, rate=RATE, apply="step")
     learn(model, old)
     kept = {k: A.clone() for k, A in handle.availability.items()}
@@ -402,7 +479,9 @@ def test_follow_moves_to_another_optimizer_and_keeps_availability(per):
     learn(twin, single)
     learn(twin, single, 1)
     learn(model, new, 1)
-    assert all(torch.equal(p, q) for p, q in zip(model.parameters(), twin.parameters(), strict=True))
+    assert all(
+        torch.equal(p, q) for p, q in zip(model.parameters(), twin.parameters(), strict=True)
+    )
     stranger = torch.optim.SGD(mlp()[0].parameters(), lr=LR)
     with pytest.raises(ValueError, match="no parameter of the model"):
         handle.follow(stranger)
@@ -416,7 +495,14 @@ def test_state_goes_round_and_learning_goes_on_alike(per, apply):
     for _ in range(2):
         model, gates = mlp()
         optimizer = torch.optim.SGD(model.parameters(), lr=LR)
-        runs.append((model, optimizer, gateon.obstruct(optimizer, gates, per=per, rate=RATE, apply=apply), gates))
+        runs.append(
+            (
+                model,
+                optimizer,
+                gateon.obstruct(optimizer, gates, per=per, rate=RATE, apply=apply),
+                gates,
+            )
+        )
     (model, optimizer, handle, gates), (model2, optimizer2, handle2, gates2) = runs
     learn(model, optimizer)
     gates.switch(1)
@@ -427,7 +513,9 @@ def test_state_goes_round_and_learning_goes_on_alike(per, apply):
     assert handle2.steps == 2
     learn(model, optimizer, 2)
     learn(model2, optimizer2, 2)
-    assert all(torch.equal(p, q) for p, q in zip(model.parameters(), model2.parameters(), strict=True))
+    assert all(
+        torch.equal(p, q) for p, q in zip(model.parameters(), model2.parameters(), strict=True)
+    )
     assert_same(handle.state_dict(), handle2.state_dict())
 
 
@@ -466,37 +554,62 @@ BAD = [
     ({"relevance": "taylor"}, "relevance is one of gradient, activity"),
     ({"apply": "never"}, 'apply is "step" or "switch"'),
     ({"scale": "weights"}, 'scale is "update" or "gradient"'),
-    ({"frozen": "nothing.*"}, "No parameter matches 'nothing.*': write a pattern for names such as"),
+    (
+        {"frozen": "nothing.*"},
+        "No parameter matches 'nothing.*': write a pattern for names such as",
+    ),
     ({"frozen": "*context_gate*"}, "No parameter matches"),
-    ({"relevance": "next-layer", "head": True}, "needs to know which layer reads site '4', and none could be found: use"),
-    ({"relevance": "next-layer-gated", "head": True}, "needs to know which layer reads site '4', and none could be found: use"),
+    (
+        {"relevance": "next-layer", "head": True},
+        "needs to know which layer reads site '4', and none could be found: use",
+    ),
+    (
+        {"relevance": "next-layer-gated", "head": True},
+        "needs to know which layer reads site '4', and none could be found: use",
+    ),
 ]
 
 
 def is_one_sentence(message):
-    return message.endswith(".") and "\n" not in message and not re.search(r"\.\s+[A-Z].*\.\s+[A-Z]", message)
+    return (
+        message.endswith(".")
+        and "\n" not in message
+        and not re.search(r"\.\s+[A-Z].*\.\s+[A-Z]", message)
+    )
 
 
 @pytest.mark.parametrize(("options", "message"), BAD, ids=[str(options) for options, _ in BAD])
 def test_bad_options_are_told_in_one_sentence_and_change_nothing(options, message):
     model, gates = mlp()
     optimizer = torch.optim.SGD(model.parameters(), lr=LR)
-    hooks = {n: (len(m._forward_hooks), len(m._forward_pre_hooks)) for n, m in model.named_modules()}
+    hooks = {
+        n: (len(m._forward_hooks), len(m._forward_pre_hooks)) for n, m in model.named_modules()
+    }
     with pytest.raises(ValueError, match=re.escape(message)) as caught:
         gateon.obstruct(optimizer, gates, **options)
     assert is_one_sentence(str(caught.value))
-    assert not gates.listeners and not optimizer._optimizer_step_pre_hooks and not optimizer._optimizer_step_post_hooks
+    assert (
+        not gates.listeners
+        and not optimizer._optimizer_step_pre_hooks
+        and not optimizer._optimizer_step_post_hooks
+    )
     assert all(tap.tap is None for tap in gates.taps.values())
-    assert hooks == {n: (len(m._forward_hooks), len(m._forward_pre_hooks)) for n, m in model.named_modules()}
+    assert hooks == {
+        n: (len(m._forward_hooks), len(m._forward_pre_hooks)) for n, m in model.named_modules()
+    }
     gateon.obstruct(optimizer, gates)
 
 
 @pytest.mark.parametrize(
-    "optimizer", [None, [], 3, [nn.Linear(2, 2)]], ids=["None", "no optimizer", "a number", "a list of layers"]
+    "optimizer",
+    [None, [], 3, [nn.Linear(2, 2)]],
+    ids=["None", "no optimizer", "a number", "a list of layers"],
 )
 def test_what_is_no_optimizer_is_told_so(optimizer):
     _, gates = mlp()
-    with pytest.raises(ValueError, match=r"is no optimizer and no list of them: give one of torch\.optim"):
+    with pytest.raises(
+        ValueError, match=r"is no optimizer and no list of them: give one of torch\.optim"
+    ):
         gateon.obstruct(optimizer, gates)
     assert not gates.listeners
 
@@ -523,6 +636,10 @@ def test_obstructing_twice_is_refused_and_the_first_goes_on():
 
 def test_parameters_of_another_model_are_named_by_their_group():
     model, gates = mlp()
-    optimizer = torch.optim.SGD([{"params": model.parameters()}, {"params": nn.Linear(2, 7).parameters()}], lr=LR)
-    with pytest.raises(ValueError, match=r"Parameter group 1 of SGD holds a tensor of shape \(7, 2\)"):
+    optimizer = torch.optim.SGD(
+        [{"params": model.parameters()}, {"params": nn.Linear(2, 7).parameters()}], lr=LR
+    )
+    with pytest.raises(
+        ValueError, match=r"Parameter group 1 of SGD holds a tensor of shape \(7, 2\)"
+    ):
         gateon.obstruct(optimizer, gates)

@@ -15,7 +15,8 @@ from torch.optim.lr_scheduler import CosineAnnealingLR, StepLR
 import gateon
 from rounding import assert_same
 
-# Momentum and weight decay wherever there are such things: those move a weight that has no gradient.
+# Momentum and weight decay wherever there are such things: those move a weight that has no
+# gradient.
 SETTINGS = {
     "Adadelta": {"lr": 1.0, "weight_decay": 0.1},
     "Adafactor": {"lr": 0.1, "weight_decay": 0.1},
@@ -45,13 +46,21 @@ VARIANTS = [
     ("RMSprop", {"foreach": True}),
 ]
 ALL = [(name, {}) for name in SETTINGS] + VARIANTS
-every = pytest.mark.parametrize(("name", "variant"), ALL, ids=lambda v: v if isinstance(v, str) else "-".join(v))
+every = pytest.mark.parametrize(
+    ("name", "variant"), ALL, ids=lambda v: v if isinstance(v, str) else "-".join(v)
+)
 both_views = pytest.mark.parametrize("per", ["unit", "parameter"])
 
 
 def gated_network(contexts=1, bias=True, seed=0):
     torch.manual_seed(seed)
-    model = nn.Sequential(nn.Linear(6, 9, bias=bias), nn.ReLU(), nn.Linear(9, 7, bias=bias), nn.Tanh(), nn.Linear(7, 3, bias=bias))
+    model = nn.Sequential(
+        nn.Linear(6, 9, bias=bias),
+        nn.ReLU(),
+        nn.Linear(9, 7, bias=bias),
+        nn.Tanh(),
+        nn.Linear(7, 3, bias=bias),
+    )
     return model, gateon.attach(model, contexts=contexts, density=0.7)
 
 
@@ -62,7 +71,10 @@ def optimizer_of(name, model, variant=()):
 def batches(steps=6):
     generator = torch.Generator().manual_seed(1)
     for _ in range(steps):
-        yield torch.randn(12, 6, generator=generator), torch.randint(0, 3, (12,), generator=generator)
+        yield (
+            torch.randn(12, 6, generator=generator),
+            torch.randint(0, 3, (12,), generator=generator),
+        )
 
 
 def train(model, optimizer, steps=6):
@@ -88,15 +100,28 @@ def assert_equal(one, other):
 
 def memory(model, optimizer):
     names = {p: name for name, p in model.named_parameters()}
-    return {f"{names[p]}:{k}": torch.as_tensor(v) for p, state in optimizer.state.items() for k, v in state.items()}
+    return {
+        f"{names[p]}:{k}": torch.as_tensor(v)
+        for p, state in optimizer.state.items()
+        for k, v in state.items()
+    }
 
 
 def set_availability(handle, value):
-    handle.load_state_dict({k: v if k == "steps" else torch.full_like(v, value) for k, v in handle.state_dict().items()})
+    handle.load_state_dict(
+        {
+            k: v if k == "steps" else torch.full_like(v, value)
+            for k, v in handle.state_dict().items()
+        }
+    )
 
 
 def test_every_optimizer_of_torch_is_either_tried_here_or_refused():
-    found = {n for n, o in vars(torch.optim).items() if inspect.isclass(o) and issubclass(o, torch.optim.Optimizer)}
+    found = {
+        n
+        for n, o in vars(torch.optim).items()
+        if inspect.isclass(o) and issubclass(o, torch.optim.Optimizer)
+    }
     assert found - {"Optimizer"} == set(SETTINGS) | set(REFUSED)
 
 
@@ -104,18 +129,31 @@ def test_every_optimizer_of_torch_is_either_tried_here_or_refused():
 def test_optimizers_that_cannot_apply_are_refused_by_name(name):
     model, gates = gated_network()
     optimizer = getattr(torch.optim, name)(model.parameters())
-    with pytest.raises(ValueError, match=rf"^{name} cannot be obstructed: .*Use SGD, Adam or another optimizer\.$"):
+    with pytest.raises(
+        ValueError, match=rf"^{name} cannot be obstructed: .*Use SGD, Adam or another optimizer\.$"
+    ):
         gateon.obstruct(optimizer, gates)
-    assert not optimizer._optimizer_step_pre_hooks and not optimizer._optimizer_step_post_hooks and not gates.listeners
+    assert (
+        not optimizer._optimizer_step_pre_hooks
+        and not optimizer._optimizer_step_post_hooks
+        and not gates.listeners
+    )
 
 
-# What leaves availability at exactly 1: no rate; the first context; every step raised back to the upper bound.
-FULLY_AVAILABLE = [{"rate": 0.0}, {"rate": 0.5, "apply": "switch"}, {"rate": 1e-3, "epsilon": 1e5, "apply": "step"}]
+# What leaves availability at exactly 1: no rate; the first context; every step raised back to the
+# upper bound.
+FULLY_AVAILABLE = [
+    {"rate": 0.0},
+    {"rate": 0.5, "apply": "switch"},
+    {"rate": 1e-3, "epsilon": 1e5, "apply": "step"},
+]
 
 
 @every
 @both_views
-@pytest.mark.parametrize("options", FULLY_AVAILABLE, ids=["no rate", "first context", "at the bound"])
+@pytest.mark.parametrize(
+    "options", FULLY_AVAILABLE, ids=["no rate", "first context", "at the bound"]
+)
 def test_full_availability_is_bit_equal_to_the_plain_optimizer(name, variant, per, options):
     plain, _ = gated_network(bias=name != "Muon")
     model, gates = gated_network(bias=name != "Muon")
@@ -179,13 +217,18 @@ def test_partial_availability_scales_the_update_whatever_the_optimizer(name, var
 @every
 @both_views
 def test_gradients_used_as_scratch_memory_do_not_change_relevance(name, variant, per):
-    # Nesterov momentum with foreach writes into the gradients, fused optimizers may unscale them there.
+    # Nesterov momentum with foreach writes into the gradients, fused optimizers may unscale them
+    # there.
     model, gates = gated_network(bias=name != "Muon")
-    handle = gateon.obstruct(optimizer_of(name, model, variant), gates, per=per, rate=0.01, head=True)
+    handle = gateon.obstruct(
+        optimizer_of(name, model, variant), gates, per=per, rate=0.01, head=True
+    )
     before = copy.deepcopy(weights(model))
     train(model, handle.optimizers[0], 1)
     reference, its_gates = gated_network(bias=name != "Muon")
-    other = gateon.obstruct(torch.optim.SGD(reference.parameters(), lr=0.1), its_gates, per=per, rate=0.01, head=True)
+    other = gateon.obstruct(
+        torch.optim.SGD(reference.parameters(), lr=0.1), its_gates, per=per, rate=0.01, head=True
+    )
     assert_equal(weights(reference), before)
     train(reference, other.optimizers[0], 1)
     for key, A in handle.availability.items():
@@ -225,7 +268,9 @@ def test_each_sample_its_own_context_moves_just_the_rows_that_took_part(per):
 
 @pytest.mark.numeric
 @every
-def test_a_context_added_in_the_middle_of_training_equals_one_that_was_there_from_the_beginning(name, variant):
+def test_a_context_added_in_the_middle_of_training_equals_one_that_was_there_from_the_beginning(
+    name, variant
+):
     variant = variant if name == "Rprop" else variant | {"weight_decay": 0.0}
     results = []
     for contexts in (1, 2):
@@ -238,28 +283,45 @@ def test_a_context_added_in_the_middle_of_training_equals_one_that_was_there_fro
         gates.switch(1)
         before = [gate.weight[1].detach().clone() for gate in gates.gates.values()]
         train(model, optimizer, 4)
-        assert all(not torch.equal(v, g.weight[1]) for v, g in zip(before, gates.gates.values(), strict=True))
+        assert all(
+            not torch.equal(v, g.weight[1])
+            for v, g in zip(before, gates.gates.values(), strict=True)
+        )
         assert all(torch.isfinite(v).all() for v in values(model).values())
         results.append((values(model), memory(model, optimizer)))
-    if name not in ("Adafactor", "Muon"):  # these look at a matrix as a whole, so that further rows matter a little
-        # Not to the bit: a vectorised kernel may round the last few numbers of a tensor in another way than those before.
+    if name not in (
+        "Adafactor",
+        "Muon",
+    ):  # these look at a matrix as a whole, so that further rows matter a little
+        # Not to the bit: a vectorised kernel may round the last few numbers of a tensor in another
+        # way than those before.
         for one, other in zip(*results, strict=True):
             assert_same(one, other)
     else:
-        assert {k: v.shape for k, v in results[0][1].items()} == {k: v.shape for k, v in results[1][1].items()}
+        assert {k: v.shape for k, v in results[0][1].items()} == {
+            k: v.shape for k, v in results[1][1].items()
+        }
 
 
 @both_views
 def test_muon_beside_adamw_as_a_list_of_optimizers(per):
     def made(obstructed, **options):
         model, gates = gated_network(contexts=2)
-        flat = [p for p in model.parameters() if p.dim() == 2 and not any(p is g.weight for g in gates.gates.values())]
+        flat = [
+            p
+            for p in model.parameters()
+            if p.dim() == 2 and not any(p is g.weight for g in gates.gates.values())
+        ]
         rest = [p for p in model.parameters() if not any(p is f for f in flat)]
         pair = [
             torch.optim.Muon(flat, lr=0.02, weight_decay=0.1),
             torch.optim.AdamW(rest, lr=0.02, weight_decay=0.0),
         ]
-        handle = gateon.obstruct(pair, gates, per=per, rate=0.05, head=True, **options) if obstructed else None
+        handle = (
+            gateon.obstruct(pair, gates, per=per, rate=0.05, head=True, **options)
+            if obstructed
+            else None
+        )
         return model, pair, handle
 
     def train_both(model, pair):
@@ -279,14 +341,17 @@ def test_muon_beside_adamw_as_a_list_of_optimizers(per):
     set_availability(handle, 0.0)
     train_both(model, pair)
     assert_equal(before, weights(model))
-    # One backward pass is measured once: availability is that of a single optimizer over the same parameters.
+    # One backward pass is measured once: availability is that of a single optimizer over the same
+    # parameters.
     model, pair, handle = made(True)
     x, y = next(batches())
     F.cross_entropy(model(x), y).backward()
     for one in pair:
         one.step()
     single, gates = gated_network(contexts=2)
-    other = gateon.obstruct(torch.optim.SGD(single.parameters(), lr=0.1), gates, per=per, rate=0.05, head=True)
+    other = gateon.obstruct(
+        torch.optim.SGD(single.parameters(), lr=0.1), gates, per=per, rate=0.05, head=True
+    )
     train(single, other.optimizers[0], 1)
     assert_equal(handle.availability, other.availability)
 
@@ -316,7 +381,10 @@ def test_several_parameter_groups_keep_their_own_settings(per):
     def groups(model):
         hidden = [p for n, p in model.named_parameters() if n[0] in "01"]
         rest = [p for n, p in model.named_parameters() if n[0] not in "01"]
-        return [{"params": hidden, "lr": 0.5, "momentum": 0.9}, {"params": rest, "lr": 0.05, "weight_decay": 0.1}]
+        return [
+            {"params": hidden, "lr": 0.5, "momentum": 0.9},
+            {"params": rest, "lr": 0.05, "weight_decay": 0.1},
+        ]
 
     plain, _ = gated_network()
     model, gates = gated_network()
@@ -333,12 +401,16 @@ def test_several_parameter_groups_keep_their_own_settings(per):
 def test_a_group_added_later_is_obstructed_too(per):
     model, gates = gated_network()
     late = list(model[2].parameters())[:2]
-    optimizer = torch.optim.SGD([p for p in model.parameters() if not any(p is q for q in late)], lr=0.1)
+    optimizer = torch.optim.SGD(
+        [p for p in model.parameters() if not any(p is q for q in late)], lr=0.1
+    )
     gateon.obstruct(optimizer, gates, per=per, frozen="2.*")
     optimizer.add_param_group({"params": late, "lr": 1.0, "momentum": 0.9})
     before = values(model)
     train(model, optimizer, 3)
-    assert torch.equal(before["2.weight"], model[2].weight) and not torch.equal(before["0.weight"], model[0].weight)
+    assert torch.equal(before["2.weight"], model[2].weight) and not torch.equal(
+        before["0.weight"], model[0].weight
+    )
 
 
 @both_views

@@ -12,7 +12,9 @@ from gateon.networks import mlp
 def learner(per, prefer, units=200):
     torch.manual_seed(0)
     method = gateon.GateON(per=per, epsilon=0.0, rate=1.0, density=0.25, prefer=prefer)
-    return gateon.Learner(mlp(20, (units, units), 3), optimizer=partial(torch.optim.Adam, lr=5e-3), method=method)
+    return gateon.Learner(
+        mlp(20, (units, units), 3), optimizer=partial(torch.optim.Adam, lr=5e-3), method=method
+    )
 
 
 def learned(per, prefer, contexts=3, steps=15):
@@ -35,7 +37,9 @@ def test_gates_open_where_availability_is_left(per):
         one.switch(3)
         gains = gateon.gates_of(one.model).gain(3)
         room[prefer] = [before[name][gain > 0].mean().item() for name, gain in gains.items()]
-        assert all((gain > 0).float().mean().item() == pytest.approx(0.25) for gain in gains.values())
+        assert all(
+            (gain > 0).float().mean().item() == pytest.approx(0.25) for gain in gains.values()
+        )
     assert all(with_ > without + 0.02 for with_, without in zip(room[5.0], room[0.0], strict=True))
 
 
@@ -49,7 +53,11 @@ def test_room_of_units_is_the_mean_over_their_weights():
 
 def test_the_same_seed_opens_the_same_gates():
     one, other = (learned("parameter", 1.0, contexts=4) for _ in range(2))
-    for a, b in zip(gateon.gates_of(one.model).gates.values(), gateon.gates_of(other.model).gates.values(), strict=True):
+    for a, b in zip(
+        gateon.gates_of(one.model).gates.values(),
+        gateon.gates_of(other.model).gates.values(),
+        strict=True,
+    ):
         assert torch.equal(a.weight, b.weight)
 
 

@@ -35,7 +35,9 @@ def test_minilm_is_found_in_its_package_without_running_it():
         "print(pretrained.find(None) == pretrained.find('minilm'), (pretrained.find() / 'model.safetensors').is_file())\n"
         "print(any(name.startswith('gt_all') for name in sys.modules), 'transformers' in sys.modules)\n"
     )
-    printed = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+    printed = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    ).stdout
     assert printed.split() == ["True", "True", "False", "False"]
     tokenizer = pretrained.tokenizer()
     assert tokenizer.is_fast and tokenizer.pad_token_id == 0 and len(tokenizer) == 30522
@@ -58,11 +60,17 @@ def test_a_directory_is_taken_as_it_is(tiny):
 def test_a_hub_that_is_not_asked_knows_what_it_keeps_only(tiny, monkeypatch):
     constants = pytest.importorskip("huggingface_hub").constants
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
-    for model in ("bert-base-uncased-that-nobody-has", "someone/model-that-nobody-has", "not a name"):
+    for model in (
+        "bert-base-uncased-that-nobody-has",
+        "someone/model-that-nobody-has",
+        "not a name",
+    ):
         with pytest.raises(FileNotFoundError) as error:
             pretrained.find(model)
         assert repr(model) in str(error.value) and all(way in str(error.value) for way in WAYS)
-    monkeypatch.setattr(pretrained._transformers().utils, "cached_file", lambda name, file: str(tiny / file))
+    monkeypatch.setattr(
+        pretrained._transformers().utils, "cached_file", lambda name, file: str(tiny / file)
+    )
     assert pretrained.find("someone/model") == "someone/model"
 
 
@@ -93,7 +101,9 @@ def test_a_tokenizer_of_another_model_is_refused(tmp_path, tiny):
     config = json.loads((small / "config.json").read_text())
     (small / "config.json").write_text(json.dumps(config | {"vocab_size": 100}))
     largest = len(tiny_tokenizer()) - 1
-    with pytest.raises(ValueError, match=f"ids up to {largest}, and .*small has embeddings of ids up to 99"):
+    with pytest.raises(
+        ValueError, match=f"ids up to {largest}, and .*small has embeddings of ids up to 99"
+    ):
         pretrained.tokenizer(small)
     (small / "config.json").write_text(json.dumps(config | {"vocab_size": largest + 1}))
     assert len(pretrained.tokenizer(small)) == largest + 1
@@ -107,14 +117,23 @@ def test_tiny_models_are_whole(kind, tmp_path):
     directory = tiny_model(tmp_path, kind)
     tokenizer, config = pretrained.tokenizer(directory), pretrained.config(directory)
     assert config.model_type == kind and pretrained.longest(tokenizer, config) == 128
-    ids = tokenizer("Great phone, xyzzy " * 60, "battery", truncation=True, max_length=128).input_ids
+    ids = tokenizer(
+        "Great phone, xyzzy " * 60, "battery", truncation=True, max_length=128
+    ).input_ids
     pair = tokenizer("good", "battery").input_ids
     assert len(ids) == 128 and pair.count(tokenizer.sep_token_id) == (3 if kind == "roberta" else 2)
-    assert tokenizer.unk_token_id not in ids and tokenizer.convert_ids_to_tokens(ids[1:4]) == ["great", "phone", ","]
+    assert tokenizer.unk_token_id not in ids and tokenizer.convert_ids_to_tokens(ids[1:4]) == [
+        "great",
+        "phone",
+        ",",
+    ]
     model = AutoModel.from_pretrained(directory)
     assert model(torch.tensor([ids])).last_hidden_state.shape == (1, 128, 32)
     again = AutoModel.from_pretrained(tiny_model(tmp_path / "again", kind))
-    assert all(torch.equal(a, b) for a, b in zip(model.state_dict().values(), again.state_dict().values(), strict=True))
+    assert all(
+        torch.equal(a, b)
+        for a, b in zip(model.state_dict().values(), again.state_dict().values(), strict=True)
+    )
 
 
 def test_padding_of_a_tokenizer_that_has_none(tmp_path, tiny):
@@ -149,7 +168,8 @@ def with_pickled_weights(directory):
 def test_weights_that_are_not_in_safetensors_are_refused(tmp_path):
     place = with_pickled_weights(tiny_model(tmp_path / "bert"))
     with pytest.raises(
-        ValueError, match=r"bert cannot be read .*only safetensors are.*write them anew with model\.save_pretrained"
+        ValueError,
+        match=r"bert cannot be read .*only safetensors are.*write them anew with model\.save_pretrained",
     ):
         text_classifier(place, 2)
     text_classifier(place, 2, config_only=True)  # which reads none
@@ -167,10 +187,25 @@ def test_gates_beside_weights_that_are_not_in_safetensors_are_refused(tmp_path):
 def test_a_causal_model_that_is_not_in_safetensors_is_refused(tmp_path, monkeypatch):
     monkeypatch.setenv("GATEON_DATA", str(tmp_path / "data"))
     tokenizer = tiny_tokenizer()
-    sizes = {"vocab_size": len(tokenizer), "n_embd": 16, "n_layer": 1, "n_head": 2, "bos_token_id": None, "eos_token_id": None}
-    transformers.GPT2LMHeadModel(transformers.GPT2Config(**sizes)).save_pretrained(tmp_path / "gpt2")
+    sizes = {
+        "vocab_size": len(tokenizer),
+        "n_embd": 16,
+        "n_layer": 1,
+        "n_head": 2,
+        "bos_token_id": None,
+        "eos_token_id": None,
+    }
+    transformers.GPT2LMHeadModel(transformers.GPT2Config(**sizes)).save_pretrained(
+        tmp_path / "gpt2"
+    )
     tokenizer.save_pretrained(tmp_path / "gpt2")
-    asked = {"stream": "made-reviews", "method": "lamol", "model": str(tmp_path / "gpt2"), "tasks": 2, "limit": 20}
+    asked = {
+        "stream": "made-reviews",
+        "method": "lamol",
+        "model": str(tmp_path / "gpt2"),
+        "tasks": 2,
+        "limit": 20,
+    }
     one = Specification(**dict(USUAL) | asked)
     stream = one.make_stream()
     one.make_learner(stream)

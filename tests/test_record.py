@@ -48,8 +48,13 @@ def test_the_summary_is_that_of_the_metrics():
 
 def test_a_newer_schema_is_refused_and_says_what_to_do(tmp_path):
     path = tmp_path / "record.json"
-    path.write_text(json.dumps(asdict(a_record()) | {"schema": SCHEMA + 1, "accuracy": "of another kind"}))
-    with pytest.raises(ValueError, match=f"record.json has schema {SCHEMA + 1}, this gateon reads up to {SCHEMA}: update gateon"):
+    path.write_text(
+        json.dumps(asdict(a_record()) | {"schema": SCHEMA + 1, "accuracy": "of another kind"})
+    )
+    with pytest.raises(
+        ValueError,
+        match=f"record.json has schema {SCHEMA + 1}, this gateon reads up to {SCHEMA}: update gateon",
+    ):
         Record.load(path)
 
 
@@ -81,7 +86,9 @@ def test_what_a_newer_gateon_added_within_the_schema_does_not_hurt(tmp_path):
 def test_what_is_no_record_is_refused(tmp_path, text):
     path = tmp_path / "record.json"
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
-    with pytest.raises(ValueError, match=r"record.json is no record of gateon, or a damaged one: move it away\.$"):
+    with pytest.raises(
+        ValueError, match=r"record.json is no record of gateon, or a damaged one: move it away\.$"
+    ):
         Record.load(path)
 
 

@@ -49,7 +49,8 @@ def test_released_preset_follows_the_released_rules_over_50_steps_and_a_switch(p
             assert_same(availability[site], twin.A[i])
         else:
             assert_same(availability[f"{site}.weight"], twin.A[i])
-            if not norm:  # before a batch norm a bias has no gradient: its normalised relevance is rounding noise
+            # before a batch norm a bias has no gradient: its normalised relevance is rounding noise
+            if not norm:
                 assert_same(availability[f"{site}.bias"], twin.A_bias[i])
     assert min(A.min() for A in twin.A) < 0.3, "nothing froze: the comparison would show nothing"
     assert any((applied < 0.9).any() for applied in twin.applied), "the switch applied nothing"

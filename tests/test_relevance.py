@@ -40,13 +40,17 @@ def observed(model, gates, loss_of, measure="gradient"):
     return mu
 
 
-@pytest.mark.parametrize("shape, unit_dim", [((4, 5), -1), ((4, 5, 3), 1), ((4, 3, 5), -1), ((4, 5, 2, 3), -3)])
+@pytest.mark.parametrize(
+    "shape, unit_dim", [((4, 5), -1), ((4, 5, 3), 1), ((4, 3, 5), -1), ((4, 5, 2, 3), -3)]
+)
 def test_unit_relevance_equals_the_literal_sums_over_positions_and_samples(shape, unit_dim):
     gradient, x = torch.randn(shape, dtype=double), torch.randn(shape, dtype=double)
     fast = relevance.unit_gradient(relevance.contributions(gradient, x, unit_dim))
     as_3d = [t.movedim(unit_dim, 1).reshape(4, 5, -1) for t in (gradient, x)]
     torch.testing.assert_close(fast, reference.unit_relevance(*as_3d))
-    torch.testing.assert_close(relevance.activity(x, unit_dim), reference.activity_relevance(as_3d[1]))
+    torch.testing.assert_close(
+        relevance.activity(x, unit_dim), reference.activity_relevance(as_3d[1])
+    )
 
 
 def test_samples_may_be_in_another_dimension():
@@ -67,7 +71,9 @@ def test_parameter_relevance_and_normalisation_equal_their_twins():
 def test_where_the_loss_is_linear_in_a_unit_relevance_is_removal_itself():
     values, slopes = torch.randn(6, dtype=double), torch.randn(6, dtype=double)
     removed = reference.removal(lambda v: v @ slopes, values)
-    torch.testing.assert_close(relevance.unit_gradient(relevance.contributions(slopes[None], values[None])), removed)
+    torch.testing.assert_close(
+        relevance.unit_gradient(relevance.contributions(slopes[None], values[None])), removed
+    )
     torch.testing.assert_close(relevance.parameter_gradient(slopes, values), removed)
 
 
@@ -90,26 +96,36 @@ def test_what_the_gates_gather_is_the_literal_relevance_of_each_sample():
     x, y = torch.randn(9, 6, dtype=double), torch.randint(0, 3, (9,))
     activity = {}
     for name, gate in gates.gates.items():
-        gate.register_forward_hook(lambda m, a, out, name=name: (out.retain_grad(), activity.__setitem__(name, out))[0])
+        gate.register_forward_hook(
+            lambda m, a, out, name=name: (out.retain_grad(), activity.__setitem__(name, out))[0]
+        )
     mu = observed(model, gates, lambda m: nn.functional.cross_entropy(m(x), y))
     for name, out in activity.items():
-        literal = reference.normalise(reference.unit_relevance(out.grad[:, :, None], out.detach()[:, :, None]))
+        literal = reference.normalise(
+            reference.unit_relevance(out.grad[:, :, None], out.detach()[:, :, None])
+        )
         assert_same(mu[name], literal)
         assert literal.count_nonzero() > 2
 
 
 def test_convolutional_units_sum_over_positions_before_squaring():
     torch.manual_seed(0)
-    model = nn.Sequential(nn.Conv2d(1, 4, 3), nn.Tanh(), nn.Flatten(), nn.Linear(4 * 16, 3)).double()
+    model = nn.Sequential(
+        nn.Conv2d(1, 4, 3), nn.Tanh(), nn.Flatten(), nn.Linear(4 * 16, 3)
+    ).double()
     gates = gateon.attach(model, density=1.0, start=0.7)
     x, y = torch.randn(5, 1, 6, 6, dtype=double), torch.randint(0, 3, (5,))
     kept = []
-    gates.gates["0"].register_forward_hook(lambda m, a, out: (out.retain_grad(), kept.append(out))[0])
+    gates.gates["0"].register_forward_hook(
+        lambda m, a, out: (out.retain_grad(), kept.append(out))[0]
+    )
     mu = observed(model, gates, lambda m: nn.functional.cross_entropy(m(x), y))
     literal = reference.unit_relevance(kept[0].grad.flatten(2), kept[0].detach().flatten(2))
     assert_same(mu["0"], reference.normalise(literal))
     per_position = (kept[0].grad * kept[0]).square().sum((0, 2, 3))
-    assert not torch.allclose(mu["0"], relevance.normalise(per_position.detach()), rtol=1e-3), "the order matters here"
+    assert not torch.allclose(mu["0"], relevance.normalise(per_position.detach()), rtol=1e-3), (
+        "the order matters here"
+    )
 
 
 def keep(into, name, module, args, output):
@@ -125,7 +141,10 @@ def test_one_context_per_sample_gathers_the_relevance_of_each_sample_in_its_own_
     for n, k in enumerate(contexts.tolist()):
         gates.switch(k)
         out = {}
-        hooks = [gate.register_forward_hook(partial(keep, out, name)) for name, gate in gates.gates.items()]
+        hooks = [
+            gate.register_forward_hook(partial(keep, out, name))
+            for name, gate in gates.gates.items()
+        ]
         nn.functional.cross_entropy(model(x[n : n + 1]), y[n : n + 1]).backward()
         for name, o in out.items():
             alone[name] += (o.grad * o).detach().square()[0]
@@ -139,7 +158,9 @@ def test_one_context_per_sample_gathers_the_relevance_of_each_sample_in_its_own_
 
 
 @settings(max_examples=25, deadline=None)
-@given(scale=st.floats(1e-6, 1e6), seed=st.integers(0, 100), per=st.sampled_from(["unit", "parameter"]))
+@given(
+    scale=st.floats(1e-6, 1e6), seed=st.integers(0, 100), per=st.sampled_from(["unit", "parameter"])
+)
 def test_the_scale_of_the_loss_does_not_matter(scale, seed, per):
     results = []
     for factor in (1.0, scale):
@@ -170,7 +191,9 @@ def test_next_layer_equals_its_twins():
     torch.testing.assert_close(mu, reference.next_layer_relevance(x, reader.weight.detach()))
     slope = torch.randn(7, 4, dtype=double)
     gated = relevance.next_layer_gated(x, reader, slope)
-    torch.testing.assert_close(gated, reference.next_layer_gated_relevance(x, reader.weight.detach(), slope))
+    torch.testing.assert_close(
+        gated, reference.next_layer_gated_relevance(x, reader.weight.detach(), slope)
+    )
     torch.testing.assert_close(relevance.next_layer_gated(x, reader, torch.ones_like(slope)), mu)
 
 

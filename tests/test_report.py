@@ -16,7 +16,14 @@ from gateon.runs.record import Record
 
 
 def a_record(accuracy, **changes):
-    return Record("stream method", {}, {}, accuracy=accuracy, seconds=[{"train": 2.0, "evaluate": 1.0}] * len(accuracy), **changes)
+    return Record(
+        "stream method",
+        {},
+        {},
+        accuracy=accuracy,
+        seconds=[{"train": 2.0, "evaluate": 1.0}] * len(accuracy),
+        **changes,
+    )
 
 
 def square(tasks):
@@ -24,7 +31,9 @@ def square(tasks):
 
 
 def rendered(thing, width=80, color=None):
-    console = Console(file=io.StringIO(), width=width, force_terminal=color is not None, color_system=color)
+    console = Console(
+        file=io.StringIO(), width=width, force_terminal=color is not None, color_system=color
+    )
     console.print(thing)
     return console.file.getvalue()
 
@@ -56,7 +65,9 @@ def test_the_picture_fits_the_terminal_and_keeps_the_first_and_the_last_task(tas
 
 def test_right_is_green_and_wrong_is_red():
     def colour(value):
-        red, green, _ = map(int, re.search(r"rgb\((\d+),(\d+),(\d+)\)", terminal._colour(value)).groups())
+        red, green, _ = map(
+            int, re.search(r"rgb\((\d+),(\d+),(\d+)\)", terminal._colour(value)).groups()
+        )
         return red, green
 
     assert colour(1.0)[0] < 50 < 150 < colour(1.0)[1]
@@ -89,7 +100,9 @@ def test_nothing_has_a_minus_before_a_zero():
 @pytest.mark.parametrize("seeds", [1, 3])
 def test_the_table_fits_80_columns_and_says_what_markdown_says(seeds):
     runs = {
-        name: [a_record([[0.98], [0.97, 0.96 + n / 1000]], isolated=[0.97, 0.97]) for n in range(seeds)]
+        name: [
+            a_record([[0.98], [0.97, 0.96 + n / 1000]], isolated=[0.97, 0.97]) for n in range(seeds)
+        ]
         for name in ("n-gateon", "obstruction-only")
     }
     summary = summarise(runs)
@@ -106,11 +119,14 @@ def test_the_table_fits_80_columns_and_says_what_markdown_says(seeds):
 
 def test_the_figure_shows_every_matrix_and_every_course(tmp_path):
     pillow = pytest.importorskip("PIL.Image")
-    written = compare_figure({"alpha": a_record(square(4)), "beta": a_record([[1.0], [1.0, 1.0]])}, tmp_path / "compare")
+    written = compare_figure(
+        {"alpha": a_record(square(4)), "beta": a_record([[1.0], [1.0, 1.0]])}, tmp_path / "compare"
+    )
     assert [path.name for path in written] == ["compare.png", "compare.svg"]
     image = np.asarray(pillow.open(written[0]).convert("RGB")).astype(int)
     assert image.shape[1] > 2 * image.shape[0] > 400
-    yellow = (np.abs(image - [253, 231, 37]).sum(-1) < 6).sum()  # accuracy 1 in viridis: beta's three cells
+    # accuracy 1 in viridis: beta's three cells
+    yellow = (np.abs(image - [253, 231, 37]).sum(-1) < 6).sum()
     assert yellow > 3000
     assert "<svg" in written[1].read_text()
 
@@ -121,7 +137,9 @@ def test_where_not_all_was_measured_no_mean_is_drawn(tmp_path, monkeypatch):
     drawn = []
     plot = matplotlib.axes.Axes.plot
     monkeypatch.setattr(
-        matplotlib.axes.Axes, "plot", lambda self, x, y, *a, **k: (drawn.append(list(y)), plot(self, x, y, *a, **k))[1]
+        matplotlib.axes.Axes,
+        "plot",
+        lambda self, x, y, *a, **k: (drawn.append(list(y)), plot(self, x, y, *a, **k))[1],
     )
     compare_figure({"m": a_record([[1.0], [None, 0.5], [0.5, 0.25, 0.75]])}, tmp_path / "f")
     assert drawn[0][0] == 100 and np.isnan(drawn[0][1]) and drawn[0][2] == 50
@@ -151,7 +169,9 @@ def test_a_run_that_goes_on_after_a_last_step_has_no_loss_to_tell(capsys):
     lines.begin("stream method", [50] * 4, 100)
     lines.task(1, "second", [0.5, 0.5], 2.0)
     err = capsys.readouterr().err
-    assert "4 tasks of 50 steps, going on at task 3, step 0" in err and "second: accuracy 50.00" in err
+    assert (
+        "4 tasks of 50 steps, going on at task 3, step 0" in err and "second: accuracy 50.00" in err
+    )
 
 
 def test_time_left_counts_from_where_the_run_went_on(capsys, monkeypatch):
@@ -177,16 +197,22 @@ def test_names_with_brackets_are_shown_as_they_are():
 
 
 def test_a_bar_is_for_terminals_only():
-    assert isinstance(terminal.progress_for(Console(file=io.StringIO(), force_terminal=True)), terminal.Live)
+    assert isinstance(
+        terminal.progress_for(Console(file=io.StringIO(), force_terminal=True)), terminal.Live
+    )
     assert isinstance(terminal.progress_for(Console(file=io.StringIO())), terminal.Lines)
 
 
 def test_bars_and_lines_draw_what_they_are_given(tmp_path):
     from gateon.report import figures
 
-    written = figures.bars({"plain": (1.0, 0.9, 1.1), "half": (0.5, 0.4, 0.6)}, "time", tmp_path / "bars")
+    written = figures.bars(
+        {"plain": (1.0, 0.9, 1.1), "half": (0.5, 0.4, 0.6)}, "time", tmp_path / "bars"
+    )
     written += figures.lines(
-        {"accuracy": {"n": [(0.1, 97.0), (1.0, 98.0)]}, "time": {"n": [(0.1, 0.2)]}}, "density", tmp_path / "lines"
+        {"accuracy": {"n": [(0.1, 97.0), (1.0, 98.0)]}, "time": {"n": [(0.1, 0.2)]}},
+        "density",
+        tmp_path / "lines",
     )
     assert [path.name for path in written] == ["bars.png", "bars.svg", "lines.png", "lines.svg"]
     assert all(path.stat().st_size > 2000 for path in written)

@@ -19,13 +19,38 @@ def asked(job, scale, row, stream):
 
 def test_the_paper_s_scale_has_the_paper_s_networks():
     cnn = asked("table-cnn", "paper", "n-GateON", ROTATED)
-    assert (cnn.channels, cnn.hidden, cnn.steps, cnn.batch, cnn.tasks) == ((256, 512), (5000, 5000), 3000, 1000, 100)
+    assert (cnn.channels, cnn.hidden, cnn.steps, cnn.batch, cnn.tasks) == (
+        (256, 512),
+        (5000, 5000),
+        3000,
+        1000,
+        100,
+    )
     small = asked("table-cnn-split", "paper", "n-GateON", "split-mnist")
-    assert (small.channels, small.hidden, small.steps, small.batch) == ((32, 32), (2000, 2000), 250, 1000)
+    assert (small.channels, small.hidden, small.steps, small.batch) == (
+        (32, 32),
+        (2000, 2000),
+        250,
+        1000,
+    )
     wide = asked("table-cifar", "paper", "n-GateON", CIFAR)
-    assert (wide.depth, wide.widen, wide.optimizer, wide.lr, wide.batch, wide.tasks) == (28, 10, "sgd", 0.02, 128, 20)
-    assert wide.preset == cnn.preset == "paper" and wide.rate is None and wide.make_method().rate == {"first": 0.04, "*": 0.004}
-    assert wide.chosen_network() == "wide-resnet" and cnn.chosen_network() == small.chosen_network() == "cnn"
+    assert (wide.depth, wide.widen, wide.optimizer, wide.lr, wide.batch, wide.tasks) == (
+        28,
+        10,
+        "sgd",
+        0.02,
+        128,
+        20,
+    )
+    assert (
+        wide.preset == cnn.preset == "paper"
+        and wide.rate is None
+        and wide.make_method().rate == {"first": 0.04, "*": 0.004}
+    )
+    assert (
+        wide.chosen_network() == "wide-resnet"
+        and cnn.chosen_network() == small.chosen_network() == "cnn"
+    )
 
 
 @pytest.mark.parametrize("scale", ["quick", "cpu", "paper"])
@@ -35,14 +60,20 @@ def test_every_row_can_be_asked_for_and_trains_alike(job, scale):
     assert all(cell.specification is not None for cell in found)
     for stream in job.streams:
         asked = [c.specification for c in found if c.stream == stream]
-        assert len({(s.steps, s.batch, s.optimizer, s.channels, s.hidden, s.depth) for s in asked}) == 1
+        assert (
+            len({(s.steps, s.batch, s.optimizer, s.channels, s.hidden, s.depth) for s in asked})
+            == 1
+        )
         others = {(s.lr, s.widen) for s in asked if not s.rescale}
         assert len(others) == 1, "a comparison at equal cost"
 
 
 def test_gateon_in_a_wider_network_has_no_more_units_at_work_than_the_others():
     rows = {c.row.label: c.specification for c in cells(JOBS["table-cifar"], "cpu")}
-    assert {rows[row].widen for row in ("n-GateON, narrow", "p-GateON, narrow", "Isolated", "EWC", "Finetune")} == {2}
+    assert {
+        rows[row].widen
+        for row in ("n-GateON, narrow", "p-GateON, narrow", "Isolated", "EWC", "Finetune")
+    } == {2}
     for row in ("n-GateON", "p-GateON"):
         density = rows[row].make_method().density
         densest = density if isinstance(density, float) else max(density.values())
@@ -50,16 +81,27 @@ def test_gateon_in_a_wider_network_has_no_more_units_at_work_than_the_others():
 
 
 def test_the_paper_s_numbers_are_those_it_prints():
-    assert CNN_FED["n-GateON 0"][ROTATED] == {"continual_accuracy": 99.11, "accuracy_deviation": 0.25, "forgetting_rate": 0.06}
+    assert CNN_FED["n-GateON 0"][ROTATED] == {
+        "continual_accuracy": 99.11,
+        "accuracy_deviation": 0.25,
+        "forgetting_rate": 0.06,
+    }
     assert CNN_INFERRED["p-GateON 0"]["shuffled-mnist"]["continual_accuracy"] == 99.04
     assert "accuracy_deviation" not in CNN_FED["Vanilla"][ROTATED], "a blank in the paper"
     printed = {"EWC": 75.3, "n-GateON 0": 84.6, "p-GateON 0": 82.5, "RMN": 80.1, "Isolated": 85.4}
-    assert {row: streams[CIFAR]["continual_accuracy"] for row, streams in TABLE_CIFAR.items()} == printed
+    assert {
+        row: streams[CIFAR]["continual_accuracy"] for row, streams in TABLE_CIFAR.items()
+    } == printed
 
 
 def test_a_table_with_convolutions_is_made(tmp_path):
     folder = reproduce(
-        JOBS["table-cnn-split"], "quick", out=tmp_path / "runs", results=tmp_path / "results", rows=["n-GateON"], changes=TINY
+        JOBS["table-cnn-split"],
+        "quick",
+        out=tmp_path / "runs",
+        results=tmp_path / "results",
+        rows=["n-GateON"],
+        changes=TINY,
     )
     entry = read(folder / "record.json")["entries"][0]
     assert entry["settings"]["channels"] == [3, 4] and entry["settings"]["network"] == "cnn"
@@ -69,24 +111,47 @@ def test_a_table_with_convolutions_is_made(tmp_path):
 
 def test_every_method_of_the_cifar_table_learns_a_wide_resnet(tmp_path):
     few = {"steps": 2, "batch": 8, "tasks": 2}
-    folder = reproduce(JOBS["table-cifar"], "quick", out=tmp_path / "runs", results=tmp_path / "results", changes=few)
+    folder = reproduce(
+        JOBS["table-cifar"],
+        "quick",
+        out=tmp_path / "runs",
+        results=tmp_path / "results",
+        changes=few,
+    )
     entries = read(folder / "record.json")["entries"]
-    assert [entry["row"] for entry in entries] == [row.label for row in JOBS["table-cifar"].rows if not row.scales]
+    assert [entry["row"] for entry in entries] == [
+        row.label for row in JOBS["table-cifar"].rows if not row.scales
+    ]
     assert not any("failed" in entry for entry in entries)
 
 
 def test_gates_of_convolutions_are_correlated_layer_by_layer(tmp_path):
     job = JOBS["figure-correlation-cnn"]
-    folder = reproduce(job, "quick", out=tmp_path / "runs", results=tmp_path / "results", streams=[ROTATED], changes=TINY)
+    folder = reproduce(
+        job,
+        "quick",
+        out=tmp_path / "runs",
+        results=tmp_path / "results",
+        streams=[ROTATED],
+        changes=TINY,
+    )
     layers = read(folder / "record.json")["entries"][0]["series"]["correlation"]["mean"]
-    assert [len(layer) for layer in layers] == [2, 2, 2], "two convolutions and a hidden layer, two tasks"
+    assert [len(layer) for layer in layers] == [2, 2, 2], (
+        "two convolutions and a hidden layer, two tasks"
+    )
     assert (folder / "figure.png").exists()
 
 
 def table(job, stream, **rows):
     """The content of a record with these continual accuracies, in percent."""
     entries = [
-        {"row": row, "column": "best", "stream": stream, "seeds": [0], "measures": {"continual_accuracy": {"mean": n / 100}}}
+        {
+            "row": row,
+            "column": "best",
+            "stream": stream,
+            "seeds": [0],
+            "measures": {"continual_accuracy": {"mean": n / 100}},
+        }
         for row, n in rows.items()
     ]
     return {job: {"entries": entries, "rows": list(rows), "streams": [stream]}}
@@ -97,17 +162,32 @@ def verdicts(found, words):
 
 
 def test_the_targets_of_cifar_compare_rows():
-    rows = {"n-GateON": 60.0, "Isolated": 61.4, "n-GateON, narrow": 59.0, "EWC": 54.9, "Finetune": 44.5}
+    rows = {
+        "n-GateON": 60.0,
+        "Isolated": 61.4,
+        "n-GateON, narrow": 59.0,
+        "EWC": 54.9,
+        "Finetune": 44.5,
+    }
     found = table("table-cifar", CIFAR, **rows)
     assert verdicts(found, "split CIFAR-100") == [True, True, True, False, False] + [None] * 5
     worse = table("table-cifar", CIFAR, **rows | {"Isolated": 61.6, "EWC": 55.1, "Finetune": 45.1})
     assert verdicts(worse, "split CIFAR-100") == [False] * 5 + [None] * 5
-    per_parameter = table("table-cifar", CIFAR, **rows | {"p-GateON": 61.1, "p-GateON, narrow": 61.1})
+    per_parameter = table(
+        "table-cifar", CIFAR, **rows | {"p-GateON": 61.1, "p-GateON, narrow": 61.1}
+    )
     assert verdicts(per_parameter, "split CIFAR-100")[5:] == [True] * 5
     assert verdicts({}, "split CIFAR-100") == [None] * 10
 
 
 def test_the_targets_of_convolutions_on_mnist_read_their_own_tables():
-    assert verdicts(table("table-cnn-split", "split-mnist", **{"n-GateON": 99.95}), "two convolutions of 32") == [True]
-    assert verdicts(table("table-1", "split-mnist", **{"n-GateON": 99.99}), "two convolutions of 32") == [None]
-    assert verdicts(table("table-cnn", ROTATED, **{"n-GateON": 98.9}), "rotated, with convolutions")[0] is False
+    assert verdicts(
+        table("table-cnn-split", "split-mnist", **{"n-GateON": 99.95}), "two convolutions of 32"
+    ) == [True]
+    assert verdicts(
+        table("table-1", "split-mnist", **{"n-GateON": 99.99}), "two convolutions of 32"
+    ) == [None]
+    assert (
+        verdicts(table("table-cnn", ROTATED, **{"n-GateON": 98.9}), "rotated, with convolutions")[0]
+        is False
+    )

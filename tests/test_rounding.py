@@ -22,7 +22,8 @@ def test_half_of_the_digits_of_the_largest_number_must_agree(dtype):
 
 
 @pytest.mark.parametrize(
-    "actual, expected", [({"a": 1}, {"a": 2}), ({"a": 1}, {"b": 1}), (torch.tensor([1, 2]), torch.tensor([1, 3]))]
+    "actual, expected",
+    [({"a": 1}, {"a": 2}), ({"a": 1}, {"b": 1}), (torch.tensor([1, 2]), torch.tensor([1, 3]))],
 )
 def test_what_is_not_floating_point_must_be_equal(actual, expected):
     assert_same(expected, expected)

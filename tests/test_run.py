@@ -49,20 +49,34 @@ def write_own(folder, tasks=3, rows=60, classes=3, seed=0):
         arrays = {}
         for part in ("train", "test"):
             y = np.arange(rows) % classes
-            arrays |= {f"x_{part}": (centres[(y + k) % classes] + draw.normal(size=(rows, 6))).astype(np.float32), f"y_{part}": y}
+            arrays |= {
+                f"x_{part}": (centres[(y + k) % classes] + draw.normal(size=(rows, 6))).astype(
+                    np.float32
+                ),
+                f"y_{part}": y,
+            }
         np.savez(folder / f"task{k}.npz", **arrays)
     return folder
 
 
 def specification(data, **options):
-    return Specification(**{"stream": f"own:{data}", "hidden": (8,), "steps": STEPS, "batch": 20, "threads": 1} | options)
+    return Specification(
+        **{"stream": f"own:{data}", "hidden": (8,), "steps": STEPS, "batch": 20, "threads": 1}
+        | options
+    )
 
 
 def go(asked, out=None, progress=None, **options):
     """Run it; the record and the learner."""
     stream = asked.make_stream()
     learner = asked.make_learner(stream)
-    given = {"steps": asked.steps, "batch": asked.batch, "seed": asked.seed, "evaluate": asked.evaluate, "curves": asked.curves}
+    given = {
+        "steps": asked.steps,
+        "batch": asked.batch,
+        "seed": asked.seed,
+        "evaluate": asked.evaluate,
+        "curves": asked.curves,
+    }
     given |= {"part": asked.part, "specification": asked.to_dict(), "progress": progress}
     return run(stream, learner, out, **given | options), learner
 
@@ -115,16 +129,38 @@ def test_the_record_on_disk_is_the_record_returned_and_has_all_the_schema_says(d
     record, _ = go(specification(data), tmp_path / "out")
     assert without_times(Record.load(tmp_path / "out" / "record.json")) == without_times(record)
     content = json.loads((tmp_path / "out" / "record.json").read_text())
-    of_both = [[row + [np.nan] * (3 - len(row)) for row in rows] for rows in (record.accuracy, record.macro_f1)]
+    of_both = [
+        [row + [np.nan] * (3 - len(row)) for row in rows]
+        for rows in (record.accuracy, record.macro_f1)
+    ]
     of_f1 = {MACRO_F1[name]: value for name, value in metrics.summary(of_both[1]).items()}
     assert content["summary"] == metrics.summary(of_both[0]) | of_f1
-    assert content["schema"] == 2 and content["specification"]["seed"] == 0 and len(content["data"]["sha256"]) == 64
+    assert (
+        content["schema"] == 2
+        and content["specification"]["seed"] == 0
+        and len(content["data"]["sha256"]) == 64
+    )
     assert record.tasks == ["task0", "task1", "task2"] and record.contexts == [0, 1, 2]
-    assert [len(row) for row in record.accuracy] == [len(row) for row in record.macro_f1] == [1, 2, 3]
+    assert (
+        [len(row) for row in record.accuracy] == [len(row) for row in record.macro_f1] == [1, 2, 3]
+    )
     assert all(task["train"] > 0 and task["evaluate"] > 0 for task in record.seconds)
-    assert all(0 < share < 1 for task in record.density for share in task.values()) and record.density[0]
-    assert all(set(site) == {"frozen", "room"} for task in record.availability for site in task.values()) and record.availability[0]
-    assert record.environment["threads"] == 1 and record.environment["versions"]["torch"] == torch.__version__
+    assert (
+        all(0 < share < 1 for task in record.density for share in task.values())
+        and record.density[0]
+    )
+    assert (
+        all(
+            set(site) == {"frozen", "room"}
+            for task in record.availability
+            for site in task.values()
+        )
+        and record.availability[0]
+    )
+    assert (
+        record.environment["threads"] == 1
+        and record.environment["versions"]["torch"] == torch.__version__
+    )
     left = [".lock", "checkpoint-0003-000000.safetensors", "record.json"]
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == left
 
@@ -145,18 +181,29 @@ def test_validation_data_are_measured_where_asked_for(data):
     record, learner = go(specification(data, part="validation"))
     validation = streams.own(data)[2].validation
     assert record.part == "validation"
-    assert record.accuracy[-1][2] == (learner.predict(validation.x, 2).argmax(1) == validation.y).double().mean().item()
+    assert (
+        record.accuracy[-1][2]
+        == (learner.predict(validation.x, 2).argmax(1) == validation.y).double().mean().item()
+    )
 
 
 @pytest.mark.parametrize(
     ("evaluate", "measured"),
-    [("all", ["1", "11", "111", "1111"]), ("last", ["1", "01", "001", "1111"]), (2, ["1", "11", "001", "1111"])],
+    [
+        ("all", ["1", "11", "111", "1111"]),
+        ("last", ["1", "01", "001", "1111"]),
+        (2, ["1", "11", "001", "1111"]),
+    ],
 )
 def test_schedules_measure_the_own_task_always_and_all_at_the_end(tmp_path, evaluate, measured):
     data = write_own(tmp_path / "four", tasks=4)
     record, _ = go(specification(data, evaluate=evaluate, steps=2))
-    assert ["".join("01"[value is not None] for value in row) for row in record.accuracy] == measured
-    assert [[a is None for a in row] for row in record.accuracy] == [[f is None for f in row] for row in record.macro_f1]
+    assert [
+        "".join("01"[value is not None] for value in row) for row in record.accuracy
+    ] == measured
+    assert [[a is None for a in row] for row in record.accuracy] == [
+        [f is None for f in row] for row in record.macro_f1
+    ]
     assert 0 <= record.summary["final_accuracy"] <= 1
 
 
@@ -164,7 +211,10 @@ def test_curves_follow_the_task_being_learned_and_end_with_its_last_step(data):
     record, _ = go(specification(data, curves=4, evaluate="last"))
     assert [[step for step, _ in curve] for curve in record.curves] == [[4, 6]] * 3
     assert [curve[-1][1] for curve in record.curves] == [record.accuracy[k][k] for k in range(3)]
-    assert without_times(record)["accuracy"] == without_times(go(specification(data, evaluate="last"))[0])["accuracy"]
+    assert (
+        without_times(record)["accuracy"]
+        == without_times(go(specification(data, evaluate="last"))[0])["accuracy"]
+    )
     assert go(specification(data))[0].curves == [[], [], []]
 
 
@@ -222,10 +272,18 @@ def test_isolated_accuracies_run_once_and_give_the_deviation(data, tmp_path):
     (folder,) = tmp_path.glob("isolated-*")
     alone = Record.load(folder / "record.json")
     assert record.isolated == [alone.accuracy[k][k] for k in range(3)]
-    assert record.summary["accuracy_deviation"] == metrics.accuracy_deviation(np.tril(_full(record)), record.isolated)
+    assert record.summary["accuracy_deviation"] == metrics.accuracy_deviation(
+        np.tril(_full(record)), record.isolated
+    )
     before = (folder / "record.json").stat().st_mtime_ns
-    other = run_specification(specification(data, method="p-gateon", rate=0.02, evaluate="last"), tmp_path / "p", isolated=True)
-    assert other.isolated == record.isolated and (folder / "record.json").stat().st_mtime_ns == before
+    other = run_specification(
+        specification(data, method="p-gateon", rate=0.02, evaluate="last"),
+        tmp_path / "p",
+        isolated=True,
+    )
+    assert (
+        other.isolated == record.isolated and (folder / "record.json").stat().st_mtime_ns == before
+    )
     run_specification(specification(data, hidden=(9,)), tmp_path / "wide", isolated=True)
     assert len(list(tmp_path.glob("isolated-*"))) == 2
 
@@ -243,15 +301,23 @@ def test_every_isolated_network_starts_anew(data):
     task = stream[2]
     for rows in batches(task.train, 20, 20, (0, 2), 0):
         fresh.observe(task.train.x[rows], task.train.y[rows], context=2)
-    assert record.accuracy[2][2] == (fresh.predict(task.test.x).argmax(1) == task.test.y).double().mean().item()
-    assert [row[0] for row in record.accuracy] == [record.accuracy[0][0]] * 3  # its own network cannot change any more
+    assert (
+        record.accuracy[2][2]
+        == (fresh.predict(task.test.x).argmax(1) == task.test.y).double().mean().item()
+    )
+    assert [row[0] for row in record.accuracy] == [
+        record.accuracy[0][0]
+    ] * 3  # its own network cannot change any more
 
 
 def test_asking_for_the_deviation_of_a_finished_run_adds_it_without_training(data, tmp_path):
     without = run_specification(specification(data), tmp_path / "n")
     assert "accuracy_deviation" not in without.summary
     record = run_specification(specification(data), tmp_path / "n", isolated=True)
-    assert record.seconds == without.seconds and record.isolated == isolated_record(specification(data), tmp_path).immediate()
+    assert (
+        record.seconds == without.seconds
+        and record.isolated == isolated_record(specification(data), tmp_path).immediate()
+    )
     assert Record.load(tmp_path / "n" / "record.json").isolated == record.isolated
 
 
@@ -292,7 +358,9 @@ def test_so_does_one_of_any_other_method(data, tmp_path, method):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_a_run_stopped_after_every_step_is_the_same_run(data, tmp_path, method):
-    asked = specification(data, method=method, steps=3, precision="bf16" if method == "p-gateon" else "float32")
+    asked = specification(
+        data, method=method, steps=3, precision="bf16" if method == "p-gateon" else "float32"
+    )
     whole, learner = go(asked)
     for at in range(1, 10):
         with pytest.raises(Interrupted):
@@ -314,7 +382,9 @@ def test_stopping_after_the_last_step_keeps_the_record_and_still_stops(data, tmp
     asked = specification(data)
     with pytest.raises(Interrupted):  # whatever would come after this run must not begin
         go(asked, tmp_path / "out", Stop(after_task=2))
-    assert without_times(Record.load(tmp_path / "out" / "record.json")) == without_times(go(asked)[0])
+    assert without_times(Record.load(tmp_path / "out" / "record.json")) == without_times(
+        go(asked)[0]
+    )
 
 
 def test_quick_ctrl_cs_are_one_and_lose_nothing(data, tmp_path):
@@ -377,7 +447,10 @@ def test_checkpoints_within_a_task_come_by_the_clock(data, tmp_path):
     with pytest.raises(MemoryError):
         go(asked, tmp_path / "out", Dies(), save_every=0.0)
     kept = checkpoints(tmp_path / "out")
-    assert [path.name for path in kept] == ["checkpoint-0001-000003.safetensors", "checkpoint-0001-000002.safetensors"]
+    assert [path.name for path in kept] == [
+        "checkpoint-0001-000003.safetensors",
+        "checkpoint-0001-000002.safetensors",
+    ]
     position = checkpoint.load(kept[0])["position"]
     assert (position["task"], position["step"]) == (1, 3)
     assert without_times(go(asked, tmp_path / "out")[0]) == without_times(go(asked)[0])
@@ -387,7 +460,16 @@ def test_a_killed_process_goes_on_and_nobody_else_runs_in_its_directory(data, tm
     asked = specification(data, steps=400)
     asked.save(tmp_path / "run.toml")
     out = tmp_path / "out"
-    words = [sys.executable, "-m", "gateon.cli", "run", str(tmp_path / "run.toml"), "--out", str(out), "--quiet"]
+    words = [
+        sys.executable,
+        "-m",
+        "gateon.cli",
+        "run",
+        str(tmp_path / "run.toml"),
+        "--out",
+        str(out),
+        "--quiet",
+    ]
     process = subprocess.Popen(words)
     try:
         deadline = time.monotonic() + 60
@@ -395,7 +477,8 @@ def test_a_killed_process_goes_on_and_nobody_else_runs_in_its_directory(data, tm
             assert process.poll() is None and time.monotonic() < deadline
             time.sleep(0.002)
         with pytest.raises(
-            ValueError, match=rf"Another process is running in .*out \(process {process.pid} on .+, since 20.+\): wait"
+            ValueError,
+            match=rf"Another process is running in .*out \(process {process.pid} on .+, since 20.+\): wait",
         ):
             go(asked, out)
     finally:
@@ -416,13 +499,17 @@ def contents(folder):
 
 
 @pytest.mark.parametrize("stopped", [True, False], ids=["unfinished", "finished"])
-@pytest.mark.parametrize("change", [{"seed": 1}, {"hidden": (9,)}, {"rate": 0.5}, {"steps": 7}, {"method": "finetune"}])
+@pytest.mark.parametrize(
+    "change", [{"seed": 1}, {"hidden": (9,)}, {"rate": 0.5}, {"steps": 7}, {"method": "finetune"}]
+)
 def test_another_specification_is_refused_and_nothing_is_changed(data, tmp_path, stopped, change):
     out = tmp_path / "out"
     with suppress(Interrupted):
         go(specification(data), out, Stop(8 if stopped else None))
     before = contents(out)
-    with pytest.raises(ValueError, match=f"holds another run, with {next(iter(change))} .*nothing was changed"):
+    with pytest.raises(
+        ValueError, match=f"holds another run, with {next(iter(change))} .*nothing was changed"
+    ):
         go(specification(data, **change), out)
     assert contents(out) == before
 
@@ -435,7 +522,9 @@ def test_other_data_under_the_same_name_are_refused(data, tmp_path, stopped):
     before = contents(out)
     data.rename(tmp_path / "old")
     write_own(data, seed=1)
-    with pytest.raises(ValueError, match=r"holds a run on other data, own from .*nothing was changed"):
+    with pytest.raises(
+        ValueError, match=r"holds a run on other data, own from .*nothing was changed"
+    ):
         go(specification(data), out)
     assert contents(out) == before
 
@@ -445,10 +534,14 @@ def test_without_a_specification_network_and_optimizer_tell_runs_apart(data, tmp
 
     def learner(lr=0.1):
         torch.manual_seed(0)
-        return Learner(torch.nn.Linear(6, 3), optimizer=lambda parameters: torch.optim.SGD(parameters, lr=lr))
+        return Learner(
+            torch.nn.Linear(6, 3), optimizer=lambda parameters: torch.optim.SGD(parameters, lr=lr)
+        )
 
     first = run(stream, learner(), tmp_path / "out", steps=2, batch=20)
-    assert without_times(run(stream, learner(), tmp_path / "out", steps=2, batch=20)) == without_times(first)
+    assert without_times(
+        run(stream, learner(), tmp_path / "out", steps=2, batch=20)
+    ) == without_times(first)
     with pytest.raises(ValueError, match="holds another run, with optimizer"):
         run(stream, learner(lr=0.2), tmp_path / "out", steps=2, batch=20)
 
@@ -471,13 +564,21 @@ def test_a_damaged_checkpoint_is_an_error_that_names_it_and_stays(data, tmp_path
         del state["learner"]["model"]
         checkpoint.save(state, path)
     else:
-        path.write_bytes({"truncated": whole[: len(whole) // 2], "garbage": b"\x00garbage" * 99, "empty": b""}[damage])
+        path.write_bytes(
+            {"truncated": whole[: len(whole) // 2], "garbage": b"\x00garbage" * 99, "empty": b""}[
+                damage
+            ]
+        )
     damaged = path.read_bytes()
-    with pytest.raises(ValueError, match=r"checkpoint-0001-000002.safetensors .*delete it to start anew\.$"):
+    with pytest.raises(
+        ValueError, match=r"checkpoint-0001-000002.safetensors .*delete it to start anew\.$"
+    ):
         go(specification(data), out)
     assert path.read_bytes() == damaged and not (out / "record.json").exists()
     path.unlink()
-    assert without_times(go(specification(data), out)[0]) == without_times(go(specification(data))[0])
+    assert without_times(go(specification(data), out)[0]) == without_times(
+        go(specification(data))[0]
+    )
 
 
 @pytest.mark.parametrize("damage", ["truncated", "flipped", "empty", "foreign"])
@@ -488,11 +589,20 @@ def test_a_damaged_checkpoint_is_told_and_the_one_before_is_used(data, tmp_path,
     last, before = checkpoints(out)
     whole = last.read_bytes()
     flipped = whole[:-9] + bytes([whole[-9] ^ 4]) + whole[-8:]
-    last.write_bytes({"truncated": whole[:-5], "flipped": flipped, "empty": b"", "foreign": b"PK" + whole}[damage])
-    with pytest.warns(CheckpointWarning, match=rf"{last.name} is damaged .*: going on from the one before, {before.name}\."):
+    last.write_bytes(
+        {"truncated": whole[:-5], "flipped": flipped, "empty": b"", "foreign": b"PK" + whole}[
+            damage
+        ]
+    )
+    with pytest.warns(
+        CheckpointWarning,
+        match=rf"{last.name} is damaged .*: going on from the one before, {before.name}\.",
+    ):
         resumed, again = go(asked, out)
     whole, learner = go(asked)
-    assert without_times(resumed) == without_times(whole) and same_state(again.state_dict(), learner.state_dict())
+    assert without_times(resumed) == without_times(whole) and same_state(
+        again.state_dict(), learner.state_dict()
+    )
 
 
 def test_a_checkpoint_that_was_being_written_when_the_process_died_is_no_obstacle(data, tmp_path):
@@ -524,12 +634,22 @@ def test_a_full_disk_is_one_sentence_and_the_run_goes_on_once_there_is_room(data
 
     asked, out = specification(data), tmp_path / "out"
     try:
-        with pytest.raises(OSError, match=r"checkpoint-0002-000000.safetensors could not be written \(.+\): make room"):
+        with pytest.raises(
+            OSError,
+            match=r"checkpoint-0002-000000.safetensors could not be written \(.+\): make room",
+        ):
             go(asked, out, Fills(), save_every=0.0)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    assert [path.name for path in checkpoints(out)] == ["checkpoint-0001-000006.safetensors", "checkpoint-0001-000005.safetensors"]
-    assert not list(out.glob("*.part")) and checkpoint.load(checkpoints(out)[0])["position"]["step"] == 6  # written before
+    assert [path.name for path in checkpoints(out)] == [
+        "checkpoint-0001-000006.safetensors",
+        "checkpoint-0001-000005.safetensors",
+    ]
+    # written before
+    assert (
+        not list(out.glob("*.part"))
+        and checkpoint.load(checkpoints(out)[0])["position"]["step"] == 6
+    )
     assert without_times(go(asked, out)[0]) == without_times(go(asked)[0])
 
 
@@ -542,9 +662,14 @@ def test_a_disk_that_is_full_at_the_end_leaves_no_partial_record(data, tmp_path,
             raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(Record, "save", full)
-    with pytest.raises(OSError, match=r"record.json could not be written \(No space left on device\)"):
+    with pytest.raises(
+        OSError, match=r"record.json could not be written \(No space left on device\)"
+    ):
         go(asked, out)
-    assert sorted(path.name for path in out.iterdir()) == [".lock", "checkpoint-0003-000000.safetensors"]
+    assert sorted(path.name for path in out.iterdir()) == [
+        ".lock",
+        "checkpoint-0003-000000.safetensors",
+    ]
     monkeypatch.undo()
     assert without_times(go(asked, out)[0]) == without_times(go(asked)[0])
 
@@ -552,7 +677,9 @@ def test_a_disk_that_is_full_at_the_end_leaves_no_partial_record(data, tmp_path,
 def test_a_directory_that_cannot_be_written_is_named(data, tmp_path):
     (tmp_path / "file").write_text("mine")
     for place in (tmp_path / "file", tmp_path / "file" / "below"):
-        with pytest.raises(ValueError, match=r"file.* cannot be written \(.+\): choose another output directory\."):
+        with pytest.raises(
+            ValueError, match=r"file.* cannot be written \(.+\): choose another output directory\."
+        ):
             go(specification(data), place)
     assert (tmp_path / "file").read_text() == "mine"
 
@@ -563,24 +690,34 @@ def test_a_directory_that_cannot_be_written_is_named(data, tmp_path):
         ({"steps": 0}, "steps is a whole number of at least 1, not 0."),
         ({"batch": 0}, "batch is a whole number of at least 1, not 0."),
         ({"curves": 0}, "curves is a whole number of at least 1, not 0."),
-        ({"evaluate": "some"}, 'evaluate is "all", "last" or a number of tasks of at least 1, not \'some\'.'),
+        (
+            {"evaluate": "some"},
+            'evaluate is "all", "last" or a number of tasks of at least 1, not \'some\'.',
+        ),
         ({"evaluate": 0}, 'evaluate is "all", "last" or a number of tasks of at least 1, not 0.'),
         ({"isolated": [0.5]}, "isolated has 1 accuracies for 3 tasks: give one for each task."),
-        ({"batch": 55}, "A batch of 55 is larger than the 54 training samples of task 'task0': choose a smaller one."),
+        (
+            {"batch": 55},
+            "A batch of 55 is larger than the 54 training samples of task 'task0': choose a smaller one.",
+        ),
     ],
 )
 def test_a_run_that_cannot_be_is_refused_in_a_sentence(data, tmp_path, options, sentence):
     with pytest.raises(ValueError) as refused:
         go(specification(data), tmp_path / "out", **options)
     assert str(refused.value) == sentence
-    assert not (tmp_path / "out").exists() or [path.name for path in (tmp_path / "out").iterdir()] == [".lock"]
+    assert not (tmp_path / "out").exists() or [
+        path.name for path in (tmp_path / "out").iterdir()
+    ] == [".lock"]
 
 
 def test_nothing_to_measure_on_is_an_error():
     empty = Split(torch.zeros(0, 2), torch.zeros(0, dtype=torch.long))
     train = Split(torch.zeros(4, 2), torch.zeros(4, dtype=torch.long))
     stream = Stream("tiny", 1, 2, (2,), {}, {}, lambda k: Task("only", train, empty, train, 0))
-    learner = Learner(torch.nn.Linear(2, 2), optimizer=lambda parameters: torch.optim.SGD(parameters, lr=0.1))
+    learner = Learner(
+        torch.nn.Linear(2, 2), optimizer=lambda parameters: torch.optim.SGD(parameters, lr=0.1)
+    )
     with pytest.raises(ValueError, match="Task 1 of tiny has no validation data to measure on"):
         run(stream, learner, steps=1, batch=2, part="validation")
 
@@ -592,5 +729,9 @@ def test_what_a_method_does_at_the_end_of_a_task_counts_as_training(data):
 
     asked = specification(data)
     stream = asked.make_stream()
-    learner = Learner(asked.make_learner(stream).model, optimizer=partial(torch.optim.SGD, lr=0.1), method=Slow())
-    assert all(seconds["train"] >= 0.2 for seconds in run(stream, learner, steps=1, batch=10).seconds)
+    learner = Learner(
+        asked.make_learner(stream).model, optimizer=partial(torch.optim.SGD, lr=0.1), method=Slow()
+    )
+    assert all(
+        seconds["train"] >= 0.2 for seconds in run(stream, learner, steps=1, batch=10).seconds
+    )

@@ -94,7 +94,11 @@ def test_every_option_survives_the_file_and_changes_the_key(tmp_path, name):
     changed.save(tmp_path / "run.toml")
     assert Specification.load(tmp_path / "run.toml") == changed
     assert Specification.from_dict(changed.to_dict()) == changed
-    assert changed.key() == Specification.load(tmp_path / "run.toml").key() != Specification("permuted-mnist").key()
+    assert (
+        changed.key()
+        == Specification.load(tmp_path / "run.toml").key()
+        != Specification("permuted-mnist").key()
+    )
     assert [file.name for file in tmp_path.iterdir()] == ["run.toml"]
 
 
@@ -133,13 +137,25 @@ def test_a_whole_number_stands_for_a_float(tmp_path):
         ("lr = inf", "lr is a finite number, not inf."),
         ("lr = 0.0", "lr is a positive number, not 0.0."),
         ("density = true", "density is a finite number or a string, not True."),
-        ('density = "half"', "density is a number, or patterns of site names such as first=0.04,*=0.004, not 'half'."),
+        (
+            'density = "half"',
+            "density is a number, or patterns of site names such as first=0.04,*=0.004, not 'half'.",
+        ),
         ("obstruct_head = 1", "obstruct_head is true or false, not 1."),
         ("data = 5", "data is a string, not 5."),
-        ('method = "n-gateo"', f"There is no method 'n-gateo', perhaps 'n-gateon': choose {', '.join(METHODS)}."),
+        (
+            'method = "n-gateo"',
+            f"There is no method 'n-gateo', perhaps 'n-gateon': choose {', '.join(METHODS)}.",
+        ),
         ("method = 3", f"method is one of {', '.join(METHODS)}, not 3."),
-        ('preset = "bset"', "There is no preset 'bset', perhaps 'best': choose best, paper, released."),
-        ('evaluate = "lats"', "There is no evaluate 'lats', perhaps 'last': choose all, last, a whole number."),
+        (
+            'preset = "bset"',
+            "There is no preset 'bset', perhaps 'best': choose best, paper, released.",
+        ),
+        (
+            'evaluate = "lats"',
+            "There is no evaluate 'lats', perhaps 'last': choose all, last, a whole number.",
+        ),
         ("evaluate = 1.5", "evaluate is one of all, last or a whole number, not 1.5."),
         ("[optimizer]\nname = 1", "optimizer is one of adam, adamw, sgd, plain, not {'name': 1}."),
     ],
@@ -161,35 +177,53 @@ def test_files_that_are_none_are_refused(tmp_path):
         with pytest.raises(ValueError, match=r"run.toml is not TOML: "):
             Specification.load(path)
     path.write_text("steps = 3\n")
-    with pytest.raises(ValueError, match=r"run.toml: The stream is missing: choose permuted-mnist, .* or text:PATH"):
+    with pytest.raises(
+        ValueError, match=r"run.toml: The stream is missing: choose permuted-mnist, .* or text:PATH"
+    ):
         Specification.load(path)
 
 
 @pytest.mark.parametrize("method", [method for method in METHODS if method not in LANGUAGE])
 @pytest.mark.parametrize("preset", PRESETS)
 def test_every_method_with_every_preset_learns_a_batch(method, preset):
-    asked = Specification("split-mnist", method=method, preset=preset, hidden=(12,), data="mnist-5k", steps=2)
+    asked = Specification(
+        "split-mnist", method=method, preset=preset, hidden=(12,), data="mnist-5k", steps=2
+    )
     stream = asked.make_stream()
     learner = asked.make_learner(stream)
     before = [p.detach().clone() for p in learner.model.parameters()]
     x, y = stream[0].train.x[:20], stream[0].train.y[:20]
     assert learner.observe(x, y, context=0).loss > 0
-    assert any(not torch.equal(a, b) for a, b in zip(before, learner.model.parameters(), strict=False))
+    assert any(
+        not torch.equal(a, b) for a, b in zip(before, learner.model.parameters(), strict=False)
+    )
     assert isinstance(learner, Isolated) == (method == "isolated")
     assert learner.method.name == method
 
 
 def test_options_of_the_method_go_before_the_preset():
-    method = Specification("split-mnist", preset="paper", density=0.75, steepness=10.0, apply="switch", seed=4).make_method()
-    assert (method.density, method.steepness, method.apply, method.seed) == (0.75, 10.0, "switch", 4)
+    method = Specification(
+        "split-mnist", preset="paper", density=0.75, steepness=10.0, apply="switch", seed=4
+    ).make_method()
+    assert (method.density, method.steepness, method.apply, method.seed) == (
+        0.75,
+        10.0,
+        "switch",
+        4,
+    )
     assert (method.epsilon, method.obstruct_head) == (0.0, True)
 
 
 def test_density_and_rate_may_go_by_patterns_of_sites_and_gates_may_be_shared():
-    asked = Specification("split-mnist", density="hidden1=0.5,*=0.25", rate="*=0.1", shared="hidden1, hidden2")
+    asked = Specification(
+        "split-mnist", density="hidden1=0.5,*=0.25", rate="*=0.1", shared="hidden1, hidden2"
+    )
     method = asked.make_method()
     assert (method.density, method.rate) == ({"hidden1": 0.5, "*": 0.25}, {"*": 0.1})
-    assert method.shared == ("hidden1", "hidden2") and Specification("split-mnist").make_method().shared == ()
+    assert (
+        method.shared == ("hidden1", "hidden2")
+        and Specification("split-mnist").make_method().shared == ()
+    )
 
 
 def test_the_seed_makes_the_network():
@@ -203,7 +237,12 @@ def test_the_seed_makes_the_network():
 
 
 def test_the_rotation_step_is_for_rotated_mnist():
-    names = [task.name for task in Specification("rotated-mnist", tasks=2, rotation_step=30.0, data="mnist-5k").make_stream()]
+    names = [
+        task.name
+        for task in Specification(
+            "rotated-mnist", tasks=2, rotation_step=30.0, data="mnist-5k"
+        ).make_stream()
+    ]
     assert "30" in names[1]
     with pytest.raises(ValueError, match="rotation_step is for rotated-mnist, not for split-mnist"):
         Specification("split-mnist", rotation_step=30.0, data="mnist-5k").make_stream()
@@ -243,7 +282,9 @@ def test_a_negative_seed_is_refused():
 
 @pytest.mark.parametrize("method", ["replay", "joint", "zoo"])
 def test_stored_samples_are_learned_with_the_same_loss_as_new_ones(method):
-    asked = Specification("split-mnist", hidden=(8,), data="mnist-5k", method=method, label_smoothing=0.3)
+    asked = Specification(
+        "split-mnist", hidden=(8,), data="mnist-5k", method=method, label_smoothing=0.3
+    )
     learner = asked.make_learner(asked.make_stream())
     loss = learner.loss if method == "zoo" else learner.method.loss
     assert loss.keywords == {"label_smoothing": 0.3}
@@ -258,7 +299,14 @@ def test_methods_that_must_know_the_number_of_tasks_are_told():
 @pytest.mark.parametrize("method", ["xdg", "xdg+si"])
 def test_norms_of_a_sub_network_keep_the_statistics_of_their_context(method):
     """With ContextNorms: those of a gated network are switched by its gates, and by nothing else."""
-    asked = {"tasks": 3, "hidden": (20, 16), "data": "mnist-5k", "threads": 1, "optimizer": "sgd", "lr": 0.05}
+    asked = {
+        "tasks": 3,
+        "hidden": (20, 16),
+        "data": "mnist-5k",
+        "threads": 1,
+        "optimizer": "sgd",
+        "lr": 0.05,
+    }
 
     def outputs(compact):
         specification = Specification("permuted-mnist", method=method, **asked)
@@ -285,7 +333,9 @@ def test_methods_know_the_passes_and_the_length_of_a_task_in_epochs():
 
 
 def test_a_zoo_takes_the_number_of_tasks_a_round():
-    asked = Specification("split-mnist", data="mnist-5k", tasks=2, hidden=(8,), method="zoo", settings="tasks=2")
+    asked = Specification(
+        "split-mnist", data="mnist-5k", tasks=2, hidden=(8,), method="zoo", settings="tasks=2"
+    )
     assert asked.make_learner(asked.make_stream()).tasks == 2
     with pytest.raises(ValueError, match="whole number of tasks a round"):
         replace(asked, settings="rounds=2").make_learner(asked.make_stream())

@@ -65,8 +65,13 @@ def test_every_method_learns_texts_and_predicts_them(method, stream):
     train = stream.split(0, "train")
     losses = [learner.observe(train.x[:16], train.y[:16], context=0).loss for _ in range(3)]
     assert all(0 < loss < 5 for loss in losses) and len(set(losses)) == 3
-    assert learner.predict(stream.split(0, "test").x[:5]).shape == (5, 2) and learner.method.name == method
-    assert any(isinstance(module, TaskHeads) for module in learner.model.modules()) == (method in ("hat-adapters", "bcl", "ctr"))
+    assert (
+        learner.predict(stream.split(0, "test").x[:5]).shape == (5, 2)
+        and learner.method.name == method
+    )
+    assert any(isinstance(module, TaskHeads) for module in learner.model.modules()) == (
+        method in ("hat-adapters", "bcl", "ctr")
+    )
 
 
 def test_a_short_first_task_freezes_twice_as_fast(stream):
@@ -76,20 +81,34 @@ def test_a_short_first_task_freezes_twice_as_fast(stream):
 
 
 def test_the_papers_detector_is_that_of_the_stream():
-    found = {s: Specification(s, detector="paper").make_detector() for s in ("asc", "dsc", "news20", "permuted-mnist")}
-    assert [(d.threshold, d.window) for d in found.values()] == [(1.1, 3), (5.0, 3), (5.0, 3), (1.01, 1)]
+    found = {
+        s: Specification(s, detector="paper").make_detector()
+        for s in ("asc", "dsc", "news20", "permuted-mnist")
+    }
+    assert [(d.threshold, d.window) for d in found.values()] == [
+        (1.1, 3),
+        (5.0, 3),
+        (5.0, 3),
+        (1.01, 1),
+    ]
 
 
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"stream": "split-mnist", "model": "minilm", "limit": None}, "model is for streams of texts, not for split-mnist"),
+        (
+            {"stream": "split-mnist", "model": "minilm", "limit": None},
+            "model is for streams of texts, not for split-mnist",
+        ),
         (
             {"stream": "split-mnist", "random_parts": True, "limit": None},
             "random_parts is for streams of texts, not for split-mnist",
         ),
         ({"keep_headers": True}, "made-reviews has no option 'keep_headers'"),
-        ({"network": "cnn"}, "made-reviews is learned by a language model: leave network and norm out"),
+        (
+            {"network": "cnn"},
+            "made-reviews is learned by a language model: leave network and norm out",
+        ),
         ({"method": "lamol"}, "LAMOL needs a causal language model, and tiny is "),
         ({"length": 900}, "length must be at most 64"),
     ],
@@ -102,7 +121,9 @@ def test_options_that_do_not_fit_are_one_sentence(options, sentence):
 
 def test_methods_for_texts_are_refused_elsewhere():
     one = Specification("split-mnist", method="ctr", data="mnist-5k", hidden=(8,))
-    with pytest.raises(ValueError, match="ctr is for language models, and split-mnist has no texts"):
+    with pytest.raises(
+        ValueError, match="ctr is for language models, and split-mnist has no texts"
+    ):
         one.make_learner(one.make_stream())
 
 
@@ -114,7 +135,8 @@ def test_measured_is_what_the_network_says_of_every_test_text(tmp_path):
 
     record = learn(one, stream, learner, tmp_path / "out")
     test = stream.split(0, "test")
-    said = torch.cat([learner.predict(row[None]) for row in test.x]).argmax(1)  # one by one: no padding, no order
+    # one by one: no padding, no order
+    said = torch.cat([learner.predict(row[None]) for row in test.x]).argmax(1)
     assert record.accuracy == [[(said == test.y).double().mean().item()]]
     assert record.macro_f1 == [[metrics.macro_f1(test.y, said, 2)]]
 
@@ -132,7 +154,10 @@ def test_a_run_on_texts_resumes_exactly(tmp_path, method):
         run_specification(asked(method=method, epochs=2), tmp_path / "parts", progress=Stop())
     parts = run_specification(asked(method=method, epochs=2), tmp_path / "parts")
     assert (parts.accuracy, parts.availability) == (whole.accuracy, whole.availability)
-    one, other = (checkpoint.load(checkpoints(tmp_path / name)[0])["learner"]["model"] for name in ("whole", "parts"))
+    one, other = (
+        checkpoint.load(checkpoints(tmp_path / name)[0])["learner"]["model"]
+        for name in ("whole", "parts")
+    )
     assert one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
 
 
@@ -143,13 +168,28 @@ def test_contexts_of_texts_can_be_inferred(tmp_path):
 
 def test_the_program_starts_from_what_is_usual_for_texts(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    words = ["run", "made-reviews", "--tasks", "2", "--limit", "32", "--epochs", "1", "--out", "o", "--threads", "1"]
+    words = [
+        "run",
+        "made-reviews",
+        "--tasks",
+        "2",
+        "--limit",
+        "32",
+        "--epochs",
+        "1",
+        "--out",
+        "o",
+        "--threads",
+        "1",
+    ]
     assert cli.main([*words, "--json"]) == 0
     out, err = capsys.readouterr()
     record = Record.load(tmp_path / "o" / "record.json")
     asked_for = record.specification
     assert json.loads(out) == record.summary and "continual_macro_f1" in record.summary
-    assert {name: asked_for[name] for name in ("batch", "lr", "optimizer")} == {n: USUAL[n] for n in ("batch", "lr", "optimizer")}
+    assert {name: asked_for[name] for name in ("batch", "lr", "optimizer")} == {
+        n: USUAL[n] for n in ("batch", "lr", "optimizer")
+    }
     assert (asked_for["epochs"], asked_for["limit"], asked_for["stream"]) == (1, 32, "made-reviews")
     assert "A step takes about" in err and "reviews made by a rule" in err
     assert cli.main(words) == 0  # finished: shown at once
@@ -158,13 +198,35 @@ def test_the_program_starts_from_what_is_usual_for_texts(tmp_path, monkeypatch, 
 
 def test_own_texts_run_by_their_path(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    rows = [{"text": f"the light is {word}", "label": label} for label, word in enumerate(("good", "bad"))] * 30
+    rows = [
+        {"text": f"the light is {word}", "label": label}
+        for label, word in enumerate(("good", "bad"))
+    ] * 30
     (tmp_path / "mine.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    assert cli.main(["run", "text:mine.jsonl", "--model", "tiny", "--length", "16", "--epochs", "1", "--quiet", "--json"]) == 0
+    assert (
+        cli.main(
+            [
+                "run",
+                "text:mine.jsonl",
+                "--model",
+                "tiny",
+                "--length",
+                "16",
+                "--epochs",
+                "1",
+                "--quiet",
+                "--json",
+            ]
+        )
+        == 0
+    )
     assert (tmp_path / "runs" / "text-mine.jsonl-n-gateon-0" / "record.json").exists()
     assert cli.main(["list", "streams"]) == 0 and "text:PATH" in capsys.readouterr().out
 
 
 def test_a_forecast_counts_the_epochs_of_every_task(stream):
     found = forecast(asked(epochs=5), stream)
-    assert found.seconds == pytest.approx(found.step_seconds * 2 * 5 * 2) and found.step_bytes > 100_000
+    assert (
+        found.seconds == pytest.approx(found.step_seconds * 2 * 5 * 2)
+        and found.step_bytes > 100_000
+    )

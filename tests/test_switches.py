@@ -7,7 +7,13 @@ from gateon.runs.switches import compared
 
 def test_all_found_at_once():
     found = compared([0, 1, 2], [0, 1, 2], [[1, 0, 1], [2, 0, 2]])
-    assert (found.switches, found.missed, found.delays, found.false_alarms, found.collapses) == (2, 0, [1, 1], 0, 0)
+    assert (found.switches, found.missed, found.delays, found.false_alarms, found.collapses) == (
+        2,
+        0,
+        [1, 1],
+        0,
+        0,
+    )
 
 
 def test_a_missed_switch_is_no_false_alarm_and_shares_a_context():

@@ -61,7 +61,10 @@ def test_a_course_goes_on_with_its_own_length_whatever_was_told_since():
 
 
 def test_weighted_classes_count_alike_however_many_samples_they_have():
-    loss, outputs = WeightedLoss(0.0), torch.tensor([[2.0, 0.0], [0.0, 1.0], [0.0, 3.0], [1.0, 0.0]])
+    loss, outputs = (
+        WeightedLoss(0.0),
+        torch.tensor([[2.0, 0.0], [0.0, 1.0], [0.0, 3.0], [1.0, 0.0]]),
+    )
     y = torch.tensor([0, 1, 1, 1])
     loss.expect(Outline(1, 1, counts=(1, 3)))
     each = F.cross_entropy(outputs, y, reduction="none")
@@ -72,7 +75,9 @@ def test_weighted_classes_count_alike_however_many_samples_they_have():
 def test_before_a_task_and_for_classes_it_lacks_the_loss_is_a_number():
     loss, outputs = WeightedLoss(0.1), torch.randn(4, 3)
     y = torch.tensor([2, 2, 2, 2])
-    assert loss(outputs, y).item() == pytest.approx(F.cross_entropy(outputs, y, label_smoothing=0.1).item())
+    assert loss(outputs, y).item() == pytest.approx(
+        F.cross_entropy(outputs, y, label_smoothing=0.1).item()
+    )
     loss.expect(Outline(1, 1, counts=(5, 1)))
     assert math.isfinite(loss(outputs, y).item())
     assert repr(loss) == "WeightedLoss(label_smoothing=0.1)"
@@ -80,7 +85,8 @@ def test_before_a_task_and_for_classes_it_lacks_the_loss_is_a_number():
 
 def test_adamw_decays_weights_and_adam_does_not():
     decays = {
-        name: optimizer_of(name, 1e-3)([torch.zeros(1)]).defaults["weight_decay"] for name in ("adam", "adamw", "sgd", "plain")
+        name: optimizer_of(name, 1e-3)([torch.zeros(1)]).defaults["weight_decay"]
+        for name in ("adam", "adamw", "sgd", "plain")
     }
     assert decays == {"adam": 0, "adamw": 0.01, "sgd": 0, "plain": 0}
 

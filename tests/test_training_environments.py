@@ -17,7 +17,9 @@ from rounding import assert_same
 both_views = pytest.mark.parametrize("per", ["unit", "parameter"])
 MEASURES = ("gradient", "activity", "next-layer", "next-layer-gated")
 # Every way relevance is measured: of parameters, and of units in each measure.
-every_way = pytest.mark.parametrize("way", [{"per": "parameter"}, *({"per": "unit", "relevance": m} for m in MEASURES)], ids=str)
+every_way = pytest.mark.parametrize(
+    "way", [{"per": "parameter"}, *({"per": "unit", "relevance": m} for m in MEASURES)], ids=str
+)
 
 
 @pytest.fixture(autouse=True)
@@ -30,12 +32,20 @@ def one_thread():
 
 def gated_network(contexts=2, dtype=torch.float32, inplace=False):
     torch.manual_seed(0)
-    layers = [nn.Linear(6, 9), nn.ReLU(inplace=inplace), nn.Linear(9, 7), nn.Tanh(), nn.Linear(7, 3)]
+    layers = [
+        nn.Linear(6, 9),
+        nn.ReLU(inplace=inplace),
+        nn.Linear(9, 7),
+        nn.Tanh(),
+        nn.Linear(7, 3),
+    ]
     model = nn.Sequential(*layers).to(dtype)
     return model, gateon.attach(model, contexts=contexts, density=0.7)
 
 
-def made(optimizer=torch.optim.SGD, contexts=2, dtype=torch.float32, lr=0.1, inplace=False, **options):
+def made(
+    optimizer=torch.optim.SGD, contexts=2, dtype=torch.float32, lr=0.1, inplace=False, **options
+):
     model, gates = gated_network(contexts, dtype, inplace)
     built = optimizer(model.parameters(), lr=lr)
     defaults = {"rate": 0.1, "epsilon": 0.3, "apply": "step"}
@@ -44,7 +54,9 @@ def made(optimizer=torch.optim.SGD, contexts=2, dtype=torch.float32, lr=0.1, inp
 
 def batch(n=0, size=12, dtype=torch.float32):
     generator = torch.Generator().manual_seed(n)
-    return torch.randn(size, 6, generator=generator).to(dtype), torch.randint(0, 3, (size,), generator=generator)
+    return torch.randn(size, 6, generator=generator).to(dtype), torch.randint(
+        0, 3, (size,), generator=generator
+    )
 
 
 def learn(model, optimizer, steps=1, first=0):
@@ -58,8 +70,14 @@ def learn(model, optimizer, steps=1, first=0):
 def everything(model, optimizer, handle):
     """All that a step may change."""
     names = {p: name for name, p in model.named_parameters()}
-    memory = {f"{names[p]}:{k}": torch.as_tensor(v).clone() for p, s in optimizer.state.items() for k, v in s.items()}
-    return {n: p.detach().clone() for n, p in model.named_parameters()} | memory | handle.state_dict()
+    memory = {
+        f"{names[p]}:{k}": torch.as_tensor(v).clone()
+        for p, s in optimizer.state.items()
+        for k, v in s.items()
+    }
+    return (
+        {n: p.detach().clone() for n, p in model.named_parameters()} | memory | handle.state_dict()
+    )
 
 
 def assert_equal(one, other):
@@ -137,7 +155,9 @@ def test_discarded_gradients_leave_no_trace(way, set_to_none):
         model(x)
     learn(model, optimizer, first=1)
     learn(clean_model, clean_optimizer, first=1)
-    assert_equal(everything(model, optimizer, handle), everything(clean_model, clean_optimizer, clean))
+    assert_equal(
+        everything(model, optimizer, handle), everything(clean_model, clean_optimizer, clean)
+    )
 
 
 @every_way
@@ -153,7 +173,9 @@ def test_evaluation_between_steps_leaves_no_trace(way):
         model.train()
         learn(model, optimizer, first=n)
         learn(clean_model, clean_optimizer, first=n)
-    assert_equal(everything(model, optimizer, handle), everything(clean_model, clean_optimizer, clean))
+    assert_equal(
+        everything(model, optimizer, handle), everything(clean_model, clean_optimizer, clean)
+    )
 
 
 @every_way
@@ -176,11 +198,15 @@ def test_clipping_sees_the_models_gradients_and_nothing_else(per):
     for network in (plain, model):
         F.cross_entropy(network(x), y).backward()
     assert [n for n, _ in plain.named_parameters()] == [n for n, _ in model.named_parameters()]
-    norms = [torch.nn.utils.clip_grad_norm_(network.parameters(), 1e-3) for network in (plain, model)]
+    norms = [
+        torch.nn.utils.clip_grad_norm_(network.parameters(), 1e-3) for network in (plain, model)
+    ]
     assert torch.equal(*norms) and norms[0] > 1e-3
     before = [p.detach().clone() for p in model.parameters()]
     optimizer.step()
-    moved = torch.stack([(p - b).norm() for p, b in zip(model.parameters(), before, strict=True)]).norm()
+    moved = torch.stack(
+        [(p - b).norm() for p, b in zip(model.parameters(), before, strict=True)]
+    ).norm()
     assert 0 < moved <= 0.1 * 1e-3 * 1.001
     # Relevance has mean one, so that a clipped batch counts as much as any other.
     other_model, other_optimizer, other = made(per=per)
@@ -195,7 +221,9 @@ def fused_adam(parameters, lr):
     return torch.optim.Adam(parameters, lr=lr, fused=True)
 
 
-scaled_optimizers = pytest.mark.parametrize("optimizer", [torch.optim.SGD, torch.optim.Adam, fused_adam])
+scaled_optimizers = pytest.mark.parametrize(
+    "optimizer", [torch.optim.SGD, torch.optim.Adam, fused_adam]
+)
 
 
 def scaled_step(model, optimizer, scaler, n, poison=False, unscale=False):
@@ -220,7 +248,9 @@ def test_a_scaled_loss_changes_nothing(way, optimizer, unscale):
     for n in range(4):
         learn(model, plain, first=n)
         scaled_step(scaled_model, scaled, scaler, n, unscale=unscale)
-    assert scaled_handle.steps == 4 and all((A < 1).any() for A in scaled_handle.availability.values())
+    assert scaled_handle.steps == 4 and all(
+        (A < 1).any() for A in scaled_handle.availability.values()
+    )
     one, other = everything(model, plain, handle), everything(scaled_model, scaled, scaled_handle)
     assert_same(one, other)
 
@@ -250,7 +280,9 @@ def test_a_step_that_the_scaler_skips_changes_nothing_and_leaves_no_trace(way, o
 @every_way
 @pytest.mark.parametrize("poison", [float("nan"), float("inf")])
 @pytest.mark.parametrize("optimizer", [torch.optim.SGD, torch.optim.Adam, fused_adam])
-def test_a_gradient_that_is_not_finite_stops_at_its_step_and_changes_nothing(way, poison, optimizer):
+def test_a_gradient_that_is_not_finite_stops_at_its_step_and_changes_nothing(
+    way, poison, optimizer
+):
     model, built, handle = made(optimizer, **way)
     learn(model, built, 3)
     before = everything(model, built, handle)
@@ -328,8 +360,11 @@ def test_switching_contexts_does_not_recompile(per, fresh_compiler):
     torch.testing.assert_close(compiled(x), model(x))
 
 
-def test_a_model_compiled_by_inductor_has_the_eager_relevance(fresh_compiler, tmp_path, monkeypatch):
-    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))  # what a killed test run leaves in the shared one may be broken
+def test_a_model_compiled_by_inductor_has_the_eager_relevance(
+    fresh_compiler, tmp_path, monkeypatch
+):
+    # what a killed test run leaves in the shared one may be broken
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
     results = []
     for compiled in (False, True):
         model, optimizer, handle = made()
@@ -379,8 +414,11 @@ def test_bf16_parameters_keep_their_books_in_float32(per):
         optimizer.zero_grad()
     assert all(A.dtype == torch.float32 for A in handle.availability.values())
     for layer in "02":
-        A = torch.cat([A.flatten() for name, A in handle.availability.items() if name.startswith(layer)])
-        assert A.mean().item() == pytest.approx(1 - 4e-3, abs=2e-4)  # bfloat16 has no number between 0.996 and 1
+        A = torch.cat(
+            [A.flatten() for name, A in handle.availability.items() if name.startswith(layer)]
+        )
+        # bfloat16 has no number between 0.996 and 1
+        assert A.mean().item() == pytest.approx(1 - 4e-3, abs=2e-4)
     assert torch.equal(before, model[2].weight)
 
 
@@ -391,7 +429,9 @@ def test_an_optimizer_built_before_attach_is_refused():
     model = nn.Sequential(nn.Linear(6, 9), nn.ReLU(), nn.Linear(9, 3))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     gates = gateon.attach(model)
-    with pytest.raises(ValueError, match=r"does not hold the gate of site '0': build it after attach\.$"):
+    with pytest.raises(
+        ValueError, match=r"does not hold the gate of site '0': build it after attach\.$"
+    ):
         gateon.obstruct(optimizer, gates)
     assert not gates.listeners and not optimizer._optimizer_step_pre_hooks
 
@@ -410,14 +450,19 @@ def test_a_copy_of_model_and_optimizer_cannot_be_trained_unobstructed(way):
     learn(model, optimizer, 2)
     model2, optimizer2 = copy.deepcopy((model, optimizer))
     x = batch()[0]
-    with pytest.raises(RuntimeError, match=r"copy of one whose updates are obstructed.*call gateon\.obstruct for the copy"):
+    with pytest.raises(
+        RuntimeError,
+        match=r"copy of one whose updates are obstructed.*call gateon\.obstruct for the copy",
+    ):
         model2(x)
     model2.eval()
     model.eval()
     assert torch.equal(model2(x), model(x))
     model.train(), model2.train()
     before = everything(model, optimizer, handle)
-    handle2 = gateon.obstruct(optimizer2, gateon.gates_of(model2), rate=0.1, epsilon=0.3, apply="step", **way)
+    handle2 = gateon.obstruct(
+        optimizer2, gateon.gates_of(model2), rate=0.1, epsilon=0.3, apply="step", **way
+    )
     handle2.load_state_dict(handle.state_dict())
     learn(model2, optimizer2, 2, first=2)
     assert_equal(before, everything(model, optimizer, handle))
@@ -460,7 +505,9 @@ def one_of_two(rank, directory, per):
 
 def both_of_two(rank, directory):
     torch.set_num_threads(1)
-    torch.distributed.init_process_group("gloo", init_method=f"file://{directory}/meet", rank=rank, world_size=2)
+    torch.distributed.init_process_group(
+        "gloo", init_method=f"file://{directory}/meet", rank=rank, world_size=2
+    )
     for per in ("unit", "parameter"):
         one_of_two(rank, directory, per)
     torch.distributed.barrier()
@@ -468,9 +515,12 @@ def both_of_two(rank, directory):
 
 
 def test_two_processes_equal_one(tmp_path):
-    processes = torch.multiprocessing.spawn(both_of_two, args=(str(tmp_path),), nprocs=2, join=False)
+    processes = torch.multiprocessing.spawn(
+        both_of_two, args=(str(tmp_path),), nprocs=2, join=False
+    )
     try:
-        assert processes.join(timeout=60) or processes.join(timeout=5)  # each call waits for one of them
+        # each call waits for one of them
+        assert processes.join(timeout=60) or processes.join(timeout=5)
     finally:
         for process in processes.processes:
             process.kill()
@@ -489,10 +539,17 @@ def test_two_processes_equal_one(tmp_path):
 
 def test_gates_are_found_inside_wrappers(tmp_path, fresh_compiler):
     model, gates = gated_network()
-    torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/meet", rank=0, world_size=1)
+    torch.distributed.init_process_group(
+        "gloo", init_method=f"file://{tmp_path}/meet", rank=0, world_size=1
+    )
     try:
         parallel = nn.parallel.DistributedDataParallel(model)
-        for wrapped in (parallel, nn.DataParallel(model), torch.compile(model), torch.compile(parallel)):
+        for wrapped in (
+            parallel,
+            nn.DataParallel(model),
+            torch.compile(model),
+            torch.compile(parallel),
+        ):
             assert gateon.gates_of(wrapped) is gates
     finally:
         torch.distributed.destroy_process_group()
@@ -510,7 +567,9 @@ def test_a_wrapped_model_is_folded_as_the_one_inside(fresh_compiler):
 def test_gates_that_cannot_learn_are_refused():
     model, gates = gated_network()
     gates.gates["2"].weight.requires_grad_(False)
-    with pytest.raises(ValueError, match="gate of site '2' cannot learn, as its requires_grad is False"):
+    with pytest.raises(
+        ValueError, match="gate of site '2' cannot learn, as its requires_grad is False"
+    ):
         gateon.obstruct(torch.optim.SGD(model.parameters(), lr=0.1), gates)
 
 
@@ -519,7 +578,9 @@ def test_sharded_parameters_are_refused(tmp_path):
     from torch.distributed.fsdp import fully_shard
 
     model, gates = gated_network()
-    torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/meet", rank=0, world_size=1)
+    torch.distributed.init_process_group(
+        "gloo", init_method=f"file://{tmp_path}/meet", rank=0, world_size=1
+    )
     try:
         fully_shard(model, mesh=init_device_mesh("cpu", (1,)))
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)

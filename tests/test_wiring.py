@@ -32,13 +32,26 @@ def modules_of(wiring):
 
 
 def shape_of(wiring):
-    return [(c.name, [wiring.calls[i].name for i in c.inputs]) for c in wiring.calls if c.name != "input"]
+    return [
+        (c.name, [wiring.calls[i].name for i in c.inputs])
+        for c in wiring.calls
+        if c.name != "input"
+    ]
 
 
 def test_order_is_that_of_use_not_of_declaration_and_both_ways_of_following_agree():
     model, x = Branches(), torch.ones(2, 5)
     symbolic, run = trace(model), trace(model, x)
-    assert [c.name for c in symbolic.calls] == ["input", "flatten", "a", "relu", "b", "relu", "add", "declared_first"]
+    assert [c.name for c in symbolic.calls] == [
+        "input",
+        "flatten",
+        "a",
+        "relu",
+        "b",
+        "relu",
+        "add",
+        "declared_first",
+    ]
     assert [c.module is not None for c in symbolic.calls if c.name == "relu"] == [True, False]
     assert [n for n, _ in shape_of(run)] == [n for n, _ in shape_of(symbolic)]
     assert shape_of(run)[1:][-1] == shape_of(symbolic)[1:][-1] == ("declared_first", ["add"])
@@ -52,7 +65,9 @@ def test_order_is_that_of_use_not_of_declaration_and_both_ways_of_following_agre
         assert wiring.times("relu") == 1  # the function of that name is no call of the module
 
 
-@pytest.mark.parametrize("example", [torch.ones(2, 5), (torch.ones(2, 5),), {"x": torch.ones(2, 5)}])
+@pytest.mark.parametrize(
+    "example", [torch.ones(2, 5), (torch.ones(2, 5),), {"x": torch.ones(2, 5)}]
+)
 def test_an_example_is_a_tensor_a_tuple_or_a_mapping(example):
     assert modules_of(trace(Decides(), example)) == ["a", "b", "drop"]
 
@@ -70,13 +85,17 @@ def test_following_a_run_changes_nothing():
     assert torch.equal(generator, torch.get_rng_state())
     assert all(torch.equal(before[k], v) for k, v in model.state_dict().items())
     assert [m.training for m in model.modules()] == modes
-    assert not any(m._forward_hooks or m._forward_pre_hooks or m._forward_hooks_with_kwargs for m in model.modules())
+    assert not any(
+        m._forward_hooks or m._forward_pre_hooks or m._forward_hooks_with_kwargs
+        for m in model.modules()
+    )
     assert all(p.grad is None for p in model.parameters())
 
 
 def test_without_data_a_decision_on_values_asks_for_an_example():
     with pytest.raises(
-        ValueError, match=r"The order of the layers of Decides cannot be read without data \(.+\): pass example="
+        ValueError,
+        match=r"The order of the layers of Decides cannot be read without data \(.+\): pass example=",
     ) as caught:
         trace(Decides())
     assert "\n" not in str(caught.value)
@@ -100,7 +119,9 @@ def test_attention_is_one_call():
         def forward(self, x):
             return self.attention(x, x, x)[0]
 
-    assert [c.name for c in trace(Attends(), torch.ones(2, 3, 4)).calls if c.module is not None] == ["attention"]
+    assert [
+        c.name for c in trace(Attends(), torch.ones(2, 3, 4)).calls if c.module is not None
+    ] == ["attention"]
 
 
 def test_the_results_that_count_as_outputs():

@@ -35,13 +35,31 @@ car engine wheel space orbit moon faith church god team season hockey goal disk 
 def tiny_tokenizer(kind: Kind = "bert") -> PreTrainedTokenizerFast:
     """Lower-cased word pieces: whole words of a short list, anything else letter by letter."""
     if kind == "roberta":
-        special = {"cls_token": "<s>", "pad_token": "<pad>", "sep_token": "</s>", "unk_token": "<unk>", "mask_token": "<mask>"}
+        special = {
+            "cls_token": "<s>",
+            "pad_token": "<pad>",
+            "sep_token": "</s>",
+            "unk_token": "<unk>",
+            "mask_token": "<mask>",
+        }
         between = " </s> </s>"
     else:
-        special = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]", "mask_token": "[MASK]"}
+        special = {
+            "pad_token": "[PAD]",
+            "unk_token": "[UNK]",
+            "cls_token": "[CLS]",
+            "sep_token": "[SEP]",
+            "mask_token": "[MASK]",
+        }
         between = " [SEP]"
     symbols = string.ascii_lowercase + string.digits
-    pieces = [*special.values(), *string.punctuation, *symbols, *(f"##{symbol}" for symbol in symbols), *WORDS.split()]
+    pieces = [
+        *special.values(),
+        *string.punctuation,
+        *symbols,
+        *(f"##{symbol}" for symbol in symbols),
+        *WORDS.split(),
+    ]
     vocabulary = {piece: number for number, piece in enumerate(dict.fromkeys(pieces))}
     made = Tokenizer(models.WordPiece(vocabulary, unk_token=special["unk_token"]))
     made.normalizer = normalizers.BertNormalizer(lowercase=True)
@@ -55,7 +73,9 @@ def tiny_tokenizer(kind: Kind = "bert") -> PreTrainedTokenizerFast:
         special_tokens=[(token, vocabulary[token]) for token in (begin, end)],
     )
     more = {"bos_token": begin, "eos_token": end} if kind == "roberta" else {}
-    return PreTrainedTokenizerFast(tokenizer_object=made, model_max_length=POSITIONS, **special, **more)
+    return PreTrainedTokenizerFast(
+        tokenizer_object=made, model_max_length=POSITIONS, **special, **more
+    )
 
 
 def tiny_model(directory: Path | str, kind: Kind = "bert", seed: int = 0) -> Path:
@@ -76,15 +96,27 @@ def tiny_model(directory: Path | str, kind: Kind = "bert", seed: int = 0) -> Pat
         if kind == "bert":
             model = BertModel(BertConfig(**usual, max_position_embeddings=POSITIONS))
         elif kind == "electra":
-            model = ElectraModel(ElectraConfig(**usual, embedding_size=32, max_position_embeddings=POSITIONS))
+            model = ElectraModel(
+                ElectraConfig(**usual, embedding_size=32, max_position_embeddings=POSITIONS)
+            )
         elif kind == "roberta":  # whose positions are counted from behind the padding's id
             ids = {"bos_token_id": tokenizer.bos_token_id, "eos_token_id": tokenizer.eos_token_id}
-            model = RobertaModel(RobertaConfig(**usual, **ids, type_vocab_size=1, max_position_embeddings=POSITIONS + pad + 1))
+            model = RobertaModel(
+                RobertaConfig(
+                    **usual, **ids, type_vocab_size=1, max_position_embeddings=POSITIONS + pad + 1
+                )
+            )
         elif kind == "distilbert":
             sizes = {"dim": 32, "n_layers": 2, "n_heads": 2, "hidden_dim": 64}
-            model = DistilBertModel(DistilBertConfig(**sizes, vocab_size=size, pad_token_id=pad, max_position_embeddings=POSITIONS))
+            model = DistilBertModel(
+                DistilBertConfig(
+                    **sizes, vocab_size=size, pad_token_id=pad, max_position_embeddings=POSITIONS
+                )
+            )
         else:
-            raise ValueError(f"There is no tiny {kind!r}: choose bert, distilbert, roberta or electra.")
+            raise ValueError(
+                f"There is no tiny {kind!r}: choose bert, distilbert, roberta or electra."
+            )
     model.save_pretrained(directory)
     tokenizer.save_pretrained(directory)
     return directory

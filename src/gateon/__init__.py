@@ -1,6 +1,7 @@
 """Continual learning without replay: context gates and availability-scaled updates for any PyTorch network.
 
-Names are imported when they are first used, so that the program can answer `--help` before torch is loaded.
+Names are imported when they are first used, so that the program can answer `--help` before torch is
+loaded.
 """
 
 from __future__ import annotations

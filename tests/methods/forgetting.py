@@ -16,11 +16,15 @@ def learn_digits(learner, steps=40):
     lost = []
     for task, (x, y, _, _) in enumerate(digits()):
         for s in range(steps):
-            rows = torch.randint(len(y), (64,), generator=torch.Generator().manual_seed(100 * task + s))
+            rows = torch.randint(
+                len(y), (64,), generator=torch.Generator().manual_seed(100 * task + s)
+            )
             learner.observe(x[rows], y[rows], context=task)
         learner.end_task(task, zip(x.split(1000), y.split(1000), strict=True))
         lost.append(accuracy(learner, task))
-    return sum(first - accuracy(learner, task) for task, first in enumerate(lost[:-1])) / (len(lost) - 1), lost
+    return sum(first - accuracy(learner, task) for task, first in enumerate(lost[:-1])) / (
+        len(lost) - 1
+    ), lost
 
 
 def accuracy(learner, task):

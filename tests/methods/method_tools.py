@@ -34,8 +34,19 @@ def tiny_mlp():
 
 
 def tiny_cnn():
-    convolution = nn.Sequential(nn.Unflatten(1, (1, 2, 4)), nn.Conv2d(1, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU())
-    return Marked(nn.Sequential(*convolution, nn.Flatten(), nn.Linear(64, 16), nn.Dropout(0.1), nn.ReLU(), nn.Linear(16, 3)))
+    convolution = nn.Sequential(
+        nn.Unflatten(1, (1, 2, 4)), nn.Conv2d(1, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU()
+    )
+    return Marked(
+        nn.Sequential(
+            *convolution,
+            nn.Flatten(),
+            nn.Linear(64, 16),
+            nn.Dropout(0.1),
+            nn.ReLU(),
+            nn.Linear(16, 3),
+        )
+    )
 
 
 def learner_of(network, method, optimizer=ADAM, seed=0, **options):
@@ -65,9 +76,13 @@ def reloaded(state, path):
 
 def flat(state, prefix=""):
     if isinstance(state, dict):
-        return {k: v for key, value in state.items() for k, v in flat(value, f"{prefix}{key}/").items()}
+        return {
+            k: v for key, value in state.items() for k, v in flat(value, f"{prefix}{key}/").items()
+        }
     if isinstance(state, list | tuple):
-        return {k: v for n, value in enumerate(state) for k, v in flat(value, f"{prefix}{n}/").items()}
+        return {
+            k: v for n, value in enumerate(state) for k, v in flat(value, f"{prefix}{n}/").items()
+        }
     return {prefix: state}
 
 
@@ -75,7 +90,9 @@ def assert_same(a, b):
     a, b = flat(a), flat(b)
     assert a.keys() == b.keys()
     for key, value in a.items():
-        assert torch.equal(value, b[key]) if isinstance(value, torch.Tensor) else value == b[key], key
+        assert torch.equal(value, b[key]) if isinstance(value, torch.Tensor) else value == b[key], (
+            key
+        )
 
 
 @cache
@@ -96,7 +113,9 @@ def accuracies(method, optimizer=ADAM, hidden=(64, 64), steps=50, **options):
     found = []
     for task, (x, y, _, _) in enumerate(digits()):
         for s in range(steps):
-            rows = torch.randint(len(y), (128,), generator=torch.Generator().manual_seed(100 * task + s))
+            rows = torch.randint(
+                len(y), (128,), generator=torch.Generator().manual_seed(100 * task + s)
+            )
             learner.observe(x[rows], y[rows], context=task)
         learner.end_task(task, zip(x.split(1000), y.split(1000), strict=True))
         found.append([right(j) for j in range(task + 1)])
@@ -110,4 +129,7 @@ def finetuned(optimizer=ADAM):
 
 def forgets_less(method, optimizer=ADAM, margin=0.03, **options):
     """Whether it ends above fine-tuning by so much, in the mean over all permutations."""
-    return sum(accuracies(method, optimizer, **options)[-1]) > sum(finetuned(optimizer)[-1]) + 3 * margin
+    return (
+        sum(accuracies(method, optimizer, **options)[-1])
+        > sum(finetuned(optimizer)[-1]) + 3 * margin
+    )

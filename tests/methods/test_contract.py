@@ -9,7 +9,19 @@ from typing import Any
 
 import pytest
 import torch
-from method_tools import ADAM, SGD, Marked, assert_same, batch, end, learner_of, reloaded, tiny_cnn, tiny_mlp, train
+from method_tools import (
+    ADAM,
+    SGD,
+    Marked,
+    assert_same,
+    batch,
+    end,
+    learner_of,
+    reloaded,
+    tiny_cnn,
+    tiny_mlp,
+    train,
+)
 from torch import nn
 from transformers import BertConfig, BertModel
 
@@ -76,13 +88,23 @@ class Sentence(nn.Module):
 
     def __init__(self):
         super().__init__()
-        small = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16, "vocab_size": 16}
+        small = {
+            "hidden_size": 16,
+            "num_hidden_layers": 1,
+            "num_attention_heads": 2,
+            "intermediate_size": 16,
+            "vocab_size": 16,
+        }
         self.token, self.head = nn.Linear(1, 16), nn.Linear(128, 3)
-        self.encoder = BertModel(BertConfig(**small, max_position_embeddings=8), add_pooling_layer=False)
+        self.encoder = BertModel(
+            BertConfig(**small, max_position_embeddings=8), add_pooling_layer=False
+        )
         self.encoder.embeddings.word_embeddings.requires_grad_(False)  # which nothing reads
 
     def forward(self, x):
-        return self.head(self.encoder(inputs_embeds=self.token(x[..., None])).last_hidden_state.flatten(1))
+        return self.head(
+            self.encoder(inputs_embeds=self.token(x[..., None])).last_hidden_state.flatten(1)
+        )
 
 
 def tiny_bert():
@@ -91,7 +113,9 @@ def tiny_bert():
 
 MATRIX = [(case, network) for case in METHODS for network in (tiny_mlp, tiny_cnn)]
 MATRIX += [(case, tiny_bert) for case in (*ON_ANYTHING, *ON_ENCODERS)]
-contract = pytest.mark.parametrize(("case", "network"), MATRIX, ids=[f"{case.name}-{network.__name__}" for case, network in MATRIX])
+contract = pytest.mark.parametrize(
+    ("case", "network"), MATRIX, ids=[f"{case.name}-{network.__name__}" for case, network in MATRIX]
+)
 
 
 def in_second_task(case, network):
@@ -131,10 +155,13 @@ def test_it_goes_on_in_the_middle_of_a_task_as_if_never_stopped(case, network, t
 @contract
 def test_it_moves_what_is_trained_and_nothing_else(case, network):
     learner = case.learner(network)
-    own = network().state_dict().keys()  # a method may keep what it knows in the model, in modules of its own
+    # a method may keep what it knows in the model, in modules of its own
+    own = network().state_dict().keys()
 
     def state():
-        return copy.deepcopy({name: value for name, value in learner.model.state_dict().items() if name in own})
+        return copy.deepcopy(
+            {name: value for name, value in learner.model.state_dict().items() if name in own}
+        )
 
     first = state()
     for task in range(2):
@@ -155,12 +182,16 @@ def test_it_moves_what_is_trained_and_nothing_else(case, network):
 @contract
 def test_a_batch_that_is_not_finite_changes_nothing(case, network):
     learner = in_second_task(case, network)
-    before = copy.deepcopy({key: value for key, value in learner.state_dict().items() if key != "generator"})
+    before = copy.deepcopy(
+        {key: value for key, value in learner.state_dict().items() if key != "generator"}
+    )
     x, y = batch(1)
     x[0, 0] = float("nan")
     with pytest.raises(FloatingPointError, match="at step 5"):
         learner.observe(x, y, context=1)
-    assert_same(before, {key: value for key, value in learner.state_dict().items() if key != "generator"})
+    assert_same(
+        before, {key: value for key, value in learner.state_dict().items() if key != "generator"}
+    )
 
 
 @contract
@@ -182,10 +213,22 @@ def test_a_method_prepared_again_has_forgotten_its_first_model(case):
 
 
 def test_names_are_those_of_the_command_line_and_replay_is_marked():
-    assert [case.name for case in (*METHODS, *ON_ENCODERS)] == [case.make().name for case in (*METHODS, *ON_ENCODERS)]
+    assert [case.name for case in (*METHODS, *ON_ENCODERS)] == [
+        case.make().name for case in (*METHODS, *ON_ENCODERS)
+    ]
     assert not any(case.make().replay for case in ON_ENCODERS)
     assert [case.make().label_at_test for case in ON_ENCODERS] == [False, True, True, True]
     marked = {case.name for case in METHODS if case.make().replay}
-    assert {"replay", "joint"} <= marked and not marked & {"finetune", "ewc", "si", "lwf", "ogd", "xdg", "hat", "rmn", "dendrites"}
+    assert {"replay", "joint"} <= marked and not marked & {
+        "finetune",
+        "ewc",
+        "si",
+        "lwf",
+        "ogd",
+        "xdg",
+        "hat",
+        "rmn",
+        "dendrites",
+    }
     labelled = {case.name for case in METHODS if case.make().label_at_test}
     assert labelled == {"xdg", "xdg+si", "hat", "adahat", "rmn"}

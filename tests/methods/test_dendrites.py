@@ -8,7 +8,17 @@ import pytest
 import torch
 import torch.nn.functional as F
 from forgetting import learn_digits
-from method_tools import ADAM, assert_same, batch, end, learner_of, reloaded, tiny_cnn, tiny_mlp, train
+from method_tools import (
+    ADAM,
+    assert_same,
+    batch,
+    end,
+    learner_of,
+    reloaded,
+    tiny_cnn,
+    tiny_mlp,
+    train,
+)
 from torch import nn
 
 from gateon import Finetune
@@ -32,7 +42,14 @@ def units_of(model):
 
 
 def units(**options):
-    settings = {"units": 40, "dim": -1, "segments": 3, "inputs": 5, "winners": 7, "generator": torch.Generator().manual_seed(0)}
+    settings = {
+        "units": 40,
+        "dim": -1,
+        "segments": 3,
+        "inputs": 5,
+        "winners": 7,
+        "generator": torch.Generator().manual_seed(0),
+    }
     return DendriticUnits(**settings | options)
 
 
@@ -45,7 +62,10 @@ def test_exactly_k_units_win_and_they_are_the_largest():
     modulated = t * torch.sigmoid(layer.modulation())
     assert torch.equal(y.sort(1, descending=True).values[:, :7][:, 0], modulated.max(1).values)
     for row, full in zip(y, modulated, strict=True):
-        assert torch.equal(row[row != 0], full[row != 0]) and full[row == 0].max() <= row[row != 0].min()
+        assert (
+            torch.equal(row[row != 0], full[row != 0])
+            and full[row == 0].max() <= row[row != 0].min()
+        )
 
 
 def test_winners_are_counted_at_every_position_of_a_convolution():
@@ -61,15 +81,22 @@ def test_even_equal_units_have_exactly_k_winners():
 
 def test_the_segment_with_the_largest_absolute_value_is_chosen_with_its_sign():
     layer = units(units=2, segments=3, inputs=2, winners=1)
-    layer.segments.data.copy_(torch.tensor([[[1.0, 0], [-3, 0], [2, 0]], [[0, 1.0], [0, 2], [0, -1]]]))
+    layer.segments.data.copy_(
+        torch.tensor([[[1.0, 0], [-3, 0], [2, 0]], [[0, 1.0], [0, 2], [0, -1]]])
+    )
     layer.contexts = torch.tensor([[1.0, 1.0], [-1.0, 0.5]])
     assert layer.modulation().tolist() == [[-3, 2], [3, 1]]
     layer.modulation()[0].sum().backward()
-    assert (layer.segments.grad != 0).any(2).tolist() == [[False, True, False], [False, True, False]]
+    assert (layer.segments.grad != 0).any(2).tolist() == [
+        [False, True, False],
+        [False, True, False],
+    ]
 
 
 def test_weights_that_are_cut_off_stay_so_and_every_unit_keeps_its_share():
-    learner = learner_of(plain_mlp, RAW(sparsity=0.5), partial(torch.optim.Adam, lr=0.01, weight_decay=0.1))
+    learner = learner_of(
+        plain_mlp, RAW(sparsity=0.5), partial(torch.optim.Adam, lr=0.01, weight_decay=0.1)
+    )
     off = {name: p == 0 for name, p in learner.model.named_parameters() if name.endswith("weight")}
     assert [set(mask.sum(1).tolist()) for mask in off.values()] == [{4}, {12}, {12}]
     train(learner, 0, 5)
@@ -77,7 +104,10 @@ def test_weights_that_are_cut_off_stay_so_and_every_unit_keeps_its_share():
     assert all(torch.equal(weights[name] == 0, mask) for name, mask in off.items())
     bound = (0.25 * 12) ** -0.5
     first = learner_of(plain_mlp, RAW()).model
-    assert 0.9 * bound < first[3].weight.abs().max() <= bound and first[1].weight.abs().max() <= 4**-0.5
+    assert (
+        0.9 * bound < first[3].weight.abs().max() <= bound
+        and first[1].weight.abs().max() <= 4**-0.5
+    )
 
 
 def test_a_prototype_is_the_mean_of_what_was_seen_of_the_task():
@@ -87,12 +117,15 @@ def test_a_prototype_is_the_mean_of_what_was_seen_of_the_task():
     seen = torch.cat([batch(0, seed=s)[0] for s in range(3)])
     assert torch.allclose(method.prototypes.means[0], seen.mean(0), atol=1e-6)
     with pytest.raises(FloatingPointError):
-        learner.observe(torch.full((4, 8), float("inf")), torch.zeros(4, dtype=torch.long), context=0)
+        learner.observe(
+            torch.full((4, 8), float("inf")), torch.zeros(4, dtype=torch.long), context=0
+        )
     assert torch.allclose(method.prototypes.means[0], seen.mean(0), atol=1e-6)
     end(learner, 0)
     train(learner, 1, 2)
     train(learner, 0, 5)
-    assert torch.allclose(method.prototypes.means[0], seen.mean(0), atol=1e-6)  # fixed when the task was over
+    # fixed when the task was over
+    assert torch.allclose(method.prototypes.means[0], seen.mean(0), atol=1e-6)
 
 
 def test_network_and_prototypes_see_standardised_inputs():
@@ -123,7 +156,9 @@ def test_at_test_each_sample_takes_the_nearest_prototype_whatever_the_label():
         d = torch.stack([layer.segments @ c for c in method.prototypes.means])
         d = torch.where(d.amax(2) >= -d.amin(2), d.amax(2), d.amin(2)).repeat_interleave(5, 0)
         y = by_hand * torch.sigmoid(d)
-        by_hand = F.linear(torch.where(y >= y.topk(6, 1).values[:, -1:], y, 0), reader.weight, reader.bias)
+        by_hand = F.linear(
+            torch.where(y >= y.topk(6, 1).values[:, -1:], y, 0), reader.weight, reader.bias
+        )
     assert torch.allclose(mixed, by_hand, atol=1e-5)
 
 
@@ -145,15 +180,20 @@ def test_with_si_it_goes_on_from_a_file(tmp_path):
 
 def test_it_forgets_less_than_finetuning():
     def lost(method):
-        adam = partial(torch.optim.Adam, lr=5e-4)  # as published; at larger rates a net this small forgets like any other
-        return learn_digits(learner_of(lambda: mlp(784, (200, 200), 10, norm="none"), method, adam), steps=120)
+        # as published; at larger rates a net this small forgets like any other
+        adam = partial(torch.optim.Adam, lr=5e-4)
+        return learn_digits(
+            learner_of(lambda: mlp(784, (200, 200), 10, norm="none"), method, adam), steps=120
+        )
 
     (plain, _), (dendrites, learned) = lost(Finetune()), lost(Dendrites(segments=3, on=0.1))
     assert min(learned) > 0.7 and plain > 0.06
     assert dendrites < 0.7 * plain
 
 
-@pytest.mark.parametrize("bad", [{"segments": 0}, {"on": 0.0}, {"on": 1.5}, {"sparsity": 1.0}, {"std": 0.0}])
+@pytest.mark.parametrize(
+    "bad", [{"segments": 0}, {"on": 0.0}, {"on": 1.5}, {"sparsity": 1.0}, {"std": 0.0}]
+)
 def test_bad_settings_are_refused_before_the_model_is_changed(bad):
     model = plain_mlp()
     with pytest.raises(ValueError, match="Dendrites needs"):
@@ -193,4 +233,8 @@ def test_si_beside_it_holds_feed_forward_weights_and_leaves_segments_alone():
     train(learner, 0, 3)
     end(learner, 0)
     segments = {name for name, _ in learner.model.named_parameters() if name.endswith("segments")}
-    assert segments and set(method.second.importance) == {name for name, _ in learner.model.named_parameters()} - segments
+    assert (
+        segments
+        and set(method.second.importance)
+        == {name for name, _ in learner.model.named_parameters()} - segments
+    )

@@ -31,7 +31,11 @@ class Odd(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.embed, self.twice, self.out = nn.Embedding(5, 4), nn.Linear(4, 4), nn.Linear(4, 5, bias=False)
+        self.embed, self.twice, self.out = (
+            nn.Embedding(5, 4),
+            nn.Linear(4, 4),
+            nn.Linear(4, 5, bias=False),
+        )
         self.first, self.last = nn.Linear(4, 4), nn.Linear(5, 3)
         self.out.weight = self.embed.weight
         self.first.register_forward_hook(lambda layer, args, output: 0.5 * output)
@@ -81,7 +85,9 @@ def test_labels_drawn_from_the_prediction_agree_with_the_expectation_in_the_mean
     samples = gathered([batch(0, 20)], 0, torch.Generator())
     exact = fisher(model, samples, "exact", torch.Generator())["weight"]
     generator = torch.Generator().manual_seed(1)
-    draws = torch.stack([fisher(model, samples, "sampled", generator)["weight"] for _ in range(400)])
+    draws = torch.stack(
+        [fisher(model, samples, "sampled", generator)["weight"] for _ in range(400)]
+    )
     assert not torch.equal(draws[0], draws[1])
     error = draws.std(0) / 20
     assert ((draws.mean(0) - exact).abs() < 5 * error + 1e-6).all()
@@ -92,8 +98,12 @@ def test_labels_drawn_from_the_prediction_agree_with_the_expectation_in_the_mean
 def test_squaring_the_gradient_of_a_batch_is_something_else():
     torch.manual_seed(0)
     model, (x, y) = nn.Linear(8, 3), batch(0, 50)
-    found = fisher(model, gathered([(x, y)], 0, torch.Generator()), "empirical", torch.Generator())["weight"]
-    (mean,) = torch.autograd.grad(model(x).log_softmax(1)[torch.arange(50), y].mean(), [model.weight])
+    found = fisher(model, gathered([(x, y)], 0, torch.Generator()), "empirical", torch.Generator())[
+        "weight"
+    ]
+    (mean,) = torch.autograd.grad(
+        model(x).log_softmax(1)[torch.arange(50), y].mean(), [model.weight]
+    )
     assert (mean**2).sum() < 0.5 * found.sum()
 
 
@@ -109,12 +119,19 @@ def test_the_penalty_and_its_gradient_are_the_published_sum(online):
         past.append((F, {name: p.detach().clone() for name, p in trainable(model).items()}))
         learner.end_task(task, data)
     if online:
-        running = {name: sum(0.5 ** (2 - k) * F[name] for k, (F, _) in enumerate(past)) for name in past[0][0]}
+        running = {
+            name: sum(0.5 ** (2 - k) * F[name] for k, (F, _) in enumerate(past))
+            for name in past[0][0]
+        }
         past = [(running, past[-1][1])]
     with torch.no_grad():
         for p in trainable(model).values():
             p.add_(0.1 * torch.randn(p.shape, generator=torch.Generator().manual_seed(1)))
-    value = 7.0 / 2 * sum((F[n] * (p - c[n]) ** 2).sum() for F, c in past for n, p in trainable(model).items())
+    value = (
+        7.0
+        / 2
+        * sum((F[n] * (p - c[n]) ** 2).sum() for F, c in past for n, p in trainable(model).items())
+    )
     assert_same(method.value(model), value.detach())
     value.backward()
     expected = {name: p.grad.clone() for name, p in trainable(model).items()}
@@ -132,7 +149,9 @@ def test_the_penalty_is_nothing_before_the_first_task_ends_and_grows_as_the_seco
     train(learner, 0, 20)
     assert learner.method.value(learner.model) == 0
     end(learner, 0)
-    assert learner.method.value(learner.model) == 0 and all((F >= 0).all() for F in learner.method.importance.values())
+    assert learner.method.value(learner.model) == 0 and all(
+        (F >= 0).all() for F in learner.method.importance.values()
+    )
     assert sum(F.sum() for F in learner.method.importance.values()) > 0
     values = []
     for s in range(3):
@@ -147,7 +166,9 @@ def test_strength_zero_is_plain_and_a_great_strength_holds_the_parameters():
         train(learner, 0, 20)
         end(learner, 0)
         losses = train(learner, 1, 20)
-        return float(energy(learner.model, learner.method.importance, learner.method.centre)), losses
+        return float(
+            energy(learner.model, learner.method.importance, learner.method.centre)
+        ), losses
 
     plain = learner_of(tiny_mlp, None, partial(torch.optim.SGD, lr=1e-3))
     train(plain, 0, 20)
@@ -188,7 +209,10 @@ def test_a_parameter_that_changed_its_shape_or_went_away_is_named():
     train(learner, 0, 2)
     end(learner, 0)
     learner.model.layers[5] = nn.Linear(24, 4)
-    with pytest.raises(ValueError, match=r"'layers.5.weight' was \(3, 24\) when it was last seen and is \(4, 24\) now"):
+    with pytest.raises(
+        ValueError,
+        match=r"'layers.5.weight' was \(3, 24\) when it was last seen and is \(4, 24\) now",
+    ):
         learner.observe(*batch(1), context=1)
     with pytest.raises(ValueError, match="layers"):
         end(learner, 1)
@@ -208,7 +232,10 @@ def test_parameters_that_are_new_have_no_past():
 
 
 def test_norms_that_mix_the_samples_of_a_batch_are_refused():
-    for model in (mlp(8, (4,), 3, norm="batch"), nn.Sequential(nn.Linear(8, 3), nn.BatchNorm1d(3, track_running_stats=False))):
+    for model in (
+        mlp(8, (4,), 3, norm="batch"),
+        nn.Sequential(nn.Linear(8, 3), nn.BatchNorm1d(3, track_running_stats=False)),
+    ):
         with pytest.raises(ValueError, match="uses the statistics of the batch"):
             learner_of(lambda model=model: model, EWC())
 

@@ -34,7 +34,9 @@ def after_one_task(method, optimizer, network=plain_mlp, used=0.5):
     train(learner, 0, 3)
     with torch.no_grad():
         for mask in method.masks.values():
-            mask.embedding.copy_(torch.where(torch.arange(mask.site.units) < used * mask.site.units, 1.0, -1.0))
+            mask.embedding.copy_(
+                torch.where(torch.arange(mask.site.units) < used * mask.site.units, 1.0, -1.0)
+            )
     end(learner, 0)
     return learner
 
@@ -45,16 +47,25 @@ def test_units_that_a_task_uses_do_not_move_at_all(optimizer):
     learner = after_one_task(method, optimizer)
     assert all(set(mask.cumulative.tolist()) == {0.0, 1.0} for mask in method.masks.values())
     x = torch.randn(16, 8)
-    before, outputs = {n: p.clone() for n, p in learner.model.named_parameters()}, learner.predict(x, context=0)
+    before, outputs = (
+        {n: p.clone() for n, p in learner.model.named_parameters()},
+        learner.predict(x, context=0),
+    )
     train(learner, 1, 9)
     after = dict(learner.model.named_parameters())
     still = {name: after[name] == before[name] for name in before}
     half = slice(0, 12)
-    assert still["1.weight"][half].all() and still["1.bias"][half].all()  # the first layer reads inputs, which every task uses
+    # the first layer reads inputs, which every task uses
+    assert still["1.weight"][half].all() and still["1.bias"][half].all()
     assert still["3.weight"][half, half].all() and still["3.bias"][half].all()
     assert still["5.weight"][:, half].all() and still["5.bias"].all()
     assert torch.equal(learner.predict(x, context=0), outputs)
-    free = [still["1.weight"][12:], still["3.weight"][12:, 12:], still["3.weight"][12:, half], still["5.weight"][:, 12:]]
+    free = [
+        still["1.weight"][12:],
+        still["3.weight"][12:, 12:],
+        still["3.weight"][12:, half],
+        still["5.weight"][:, 12:],
+    ]
     assert all(not part.all() for part in free)
 
 
@@ -70,12 +81,23 @@ def test_convolutions_are_protected_channel_by_channel():
     )
     method = HAT(steps=4)
     learner = after_one_task(method, ADAM, lambda: network(nn.Linear(8, 3)))
-    factors = dict(zip(("conv", "conv bias", "fc", "fc bias", "out", "out bias"), method.factors().values(), strict=True))
+    factors = dict(
+        zip(
+            ("conv", "conv bias", "fc", "fc bias", "out", "out bias"),
+            method.factors().values(),
+            strict=True,
+        )
+    )
     assert (
-        factors["conv"].shape == (6, 1, 3, 3) and factors["conv"].flatten(1).unique(dim=1).flatten().tolist() == [0] * 3 + [1] * 3
+        factors["conv"].shape == (6, 1, 3, 3)
+        and factors["conv"].flatten(1).unique(dim=1).flatten().tolist() == [0] * 3 + [1] * 3
     )
     assert factors["fc"].shape == (8, 48)
-    assert not factors["fc"][:4, :24].any() and factors["fc"][:4, 24:].all() and factors["fc"][4:].all()
+    assert (
+        not factors["fc"][:4, :24].any()
+        and factors["fc"][:4, 24:].all()
+        and factors["fc"][4:].all()
+    )
     x = torch.randn(4, 8)
     before = learner.predict(x, context=0)
     train(learner, 1, 9)
@@ -154,7 +176,9 @@ def test_heads_of_tasks_are_left_free_and_norms_follow_the_context():
     before = learner.predict(x, context=0)
     train(learner, 1, 8)
     assert torch.equal(learner.predict(x, context=0), before)  # statistics too
-    assert learner.model[2].running_mean.shape[0] == 2 and not torch.equal(*learner.model[2].running_mean)
+    assert learner.model[2].running_mean.shape[0] == 2 and not torch.equal(
+        *learner.model[2].running_mean
+    )
 
 
 def test_it_forgets_less_than_finetuning():
@@ -177,8 +201,12 @@ def test_adahat_slows_by_importance():
     assert r < 0.9 * 0.02 / 0.3
     factors = list(method.factors().values())
     for i, j in [(0, 0), (3, 20), (20, 3), (20, 20)]:
-        assert factors[2][i, j].item() == pytest.approx(r / (min(second.importance[i], first.importance[j]).item() + r), rel=1e-4)
-        assert factors[3][i].item() == pytest.approx(r / (second.importance[i].item() + r), rel=1e-4)
+        assert factors[2][i, j].item() == pytest.approx(
+            r / (min(second.importance[i], first.importance[j]).item() + r), rel=1e-4
+        )
+        assert factors[3][i].item() == pytest.approx(
+            r / (second.importance[i].item() + r), rel=1e-4
+        )
     shared = 0.02 / 0.3
     assert factors[5][0].item() == pytest.approx(shared / (2 + shared), rel=1e-4)
 
@@ -215,7 +243,9 @@ def test_a_factor_of_one_is_the_plain_optimizer_to_the_bit(optimizer):
     assert torch.equal(a, b)
 
 
-@pytest.mark.parametrize("bad", [{"strength": -1}, {"s_max": 1.0}, {"steps": 0}, {"largest": 0.0}, {"clip": -1.0}])
+@pytest.mark.parametrize(
+    "bad", [{"strength": -1}, {"s_max": 1.0}, {"steps": 0}, {"largest": 0.0}, {"clip": -1.0}]
+)
 def test_bad_settings_are_refused_before_the_model_is_changed(bad):
     model = plain_mlp()
     with pytest.raises(ValueError, match="HAT needs"):
@@ -246,12 +276,19 @@ def test_every_step_compensates_the_gradient_of_embeddings():
     mask.embedding.register_hook(raw.append)
     train(learner, 0, 1)
     factor = 50 / s * (torch.cosh((s * e).clamp(-50, 50)) + 1) / (torch.cosh(e) + 1)
-    torch.testing.assert_close(mask.embedding.detach(), e - 0.1 * raw[0] * factor, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(
+        mask.embedding.detach(), e - 0.1 * raw[0] * factor, rtol=1e-4, atol=1e-5
+    )
 
 
 def test_every_step_clips_the_norm_of_the_gradient():
     learner = learner_of(plain_mlp, HAT(steps=3, clip=1e-3), SGD)
     before = [p.detach().clone() for p in learner.model.parameters()]
     train(learner, 0, 1)
-    moved = torch.cat([(p.detach() - b).flatten() for p, b in zip(learner.model.parameters(), before, strict=True)])
+    moved = torch.cat(
+        [
+            (p.detach() - b).flatten()
+            for p, b in zip(learner.model.parameters(), before, strict=True)
+        ]
+    )
     assert moved.norm().item() == pytest.approx(0.1 * 1e-3, rel=0.05)

@@ -68,7 +68,12 @@ def test_gates_find_the_hidden_layers_below_heads_and_a_sub_network_has_narrow_o
     model = with_task_heads(mlp(8, (24, 24), 3, norm="none"), tasks=3).double()
     method = gateon.GateON(density=0.5, per=per, obstruct_head=True, rate=0.1)
     part, whole = (
-        gateon.Learner(copy.deepcopy(model), optimizer=rounding.SMOOTH_ADAM, method=copy.deepcopy(method), compact=compact)
+        gateon.Learner(
+            copy.deepcopy(model),
+            optimizer=rounding.SMOOTH_ADAM,
+            method=copy.deepcopy(method),
+            compact=compact,
+        )
         for compact in (True, False)
     )
     assert list(whole.method.gates.gates) == ["1", "3"]
@@ -79,7 +84,9 @@ def test_gates_find_the_hidden_layers_below_heads_and_a_sub_network_has_narrow_o
                 learner.observe(x.double(), y, context=context)
         assert part.is_compact and not whole.is_compact
         small = part._part.network[-1]
-        assert small.in_features == 12 and {w.shape for name, w in small.named_parameters() if "weight" in name} == {(3, 12)}
+        assert small.in_features == 12 and {
+            w.shape for name, w in small.named_parameters() if "weight" in name
+        } == {(3, 12)}
     x = torch.randn(5, 8).double()
     for context in (0, 1):
         rounding.assert_same(part.predict(x, context=context), whole.predict(x, context=context))
@@ -90,7 +97,9 @@ def test_gates_find_the_hidden_layers_below_heads_and_a_sub_network_has_narrow_o
 @pytest.mark.parametrize("per", ["unit", "parameter"])
 @pytest.mark.parametrize("bias_apart", [True, False])
 def test_heads_that_are_added_later_have_availabilities_too(per, compact, bias_apart):
-    method = gateon.GateON(density=0.5, per=per, obstruct_head=True, rate=0.1, epsilon=0.0, bias_apart=bias_apart)
+    method = gateon.GateON(
+        density=0.5, per=per, obstruct_head=True, rate=0.1, epsilon=0.0, bias_apart=bias_apart
+    )
 
     def learner(tasks):
         torch.manual_seed(0)
@@ -106,7 +115,10 @@ def test_heads_that_are_added_later_have_availabilities_too(per, compact, bias_a
     again = learner(1)
     again.load_state_dict(grown.state_dict())
     assert train(again, 1, 5) == train(grown, 1, 5)
-    assert all(torch.equal(A, grown.method.handle.availability[name]) for name, A in again.method.handle.availability.items())
+    assert all(
+        torch.equal(A, grown.method.handle.availability[name])
+        for name, A in again.method.handle.availability.items()
+    )
 
 
 def test_a_sub_network_with_heads_can_be_folded():

@@ -58,7 +58,8 @@ def test_old_heads_answer_as_they_did():
     expected = F.cross_entropy(learner.model(x), y)
     for head in range(2):
         then = F.linear(
-            torch.tanh(F.linear(x, old["0.weight"], old["0.bias"])), *(old[f"2.heads.{head}.{n}"] for n in ("weight", "bias"))
+            torch.tanh(F.linear(x, old["0.weight"], old["0.bias"])),
+            *(old[f"2.heads.{head}.{n}"] for n in ("weight", "bias")),
         )
         now = learner.model[2].heads[head](torch.tanh(learner.model[0](x)))
         assert not torch.equal(then, now)
@@ -68,7 +69,8 @@ def test_old_heads_answer_as_they_did():
 
 
 def test_it_forgets_less_than_finetuning():
-    # Only the task just before: on inputs as foreign as another permutation the answers it holds fade with every further task.
+    # Only the task just before: on inputs as foreign as another permutation the answers it holds
+    # fade with every further task.
     assert accuracies(LwF())[1][0] > finetuned()[1][0] + 0.05
 
 

@@ -48,11 +48,16 @@ def test_every_update_is_orthogonal_to_every_stored_gradient(network):
             step = vector(trainable(model).values()) - before
             assert step.norm() > 0
             for direction in stored:
-                assert abs(step @ direction) < half_of_the_digits(step.dtype) * step.norm() * direction.norm()
+                assert (
+                    abs(step @ direction)
+                    < half_of_the_digits(step.dtype) * step.norm() * direction.norm()
+                )
         x, y = batch(task, 12)
         model.eval()
         for n in range(12):  # the true class's logit of one sample at a time
-            gradients = torch.autograd.grad(model(x[n : n + 1])[0, y[n]], list(trainable(model).values()))
+            gradients = torch.autograd.grad(
+                model(x[n : n + 1])[0, y[n]], list(trainable(model).values())
+            )
             stored.append(vector(gradients))
         model.train()
         learner.end_task(task, [(x, y)])
@@ -76,7 +81,10 @@ def test_to_first_order_the_answers_to_stored_samples_stay():
 
 def test_directions_that_add_nothing_are_left_out():
     rows = torch.randn(5, 40, generator=torch.Generator().manual_seed(0))
-    first = extended(torch.zeros(0, 40), torch.cat([rows, 2 * rows, rows.sum(0, keepdim=True), torch.zeros(1, 40)]))
+    first = extended(
+        torch.zeros(0, 40),
+        torch.cat([rows, 2 * rows, rows.sum(0, keepdim=True), torch.zeros(1, 40)]),
+    )
     assert len(first) == 5
     both = extended(first, torch.cat([rows[:2] * 3, torch.eye(40)[:3]]))
     assert len(both) == 8
@@ -99,7 +107,10 @@ def test_heads_of_single_tasks_are_trained_freely():
     after = dict(learner.model.named_parameters())
     assert all(torch.equal(after[name], p) for name, p in old.items() if "heads" in name)
     step = vector([after["0.weight"] - old["0.weight"], after["0.bias"] - old["0.bias"]])
-    assert step.norm() > 0 and (learner.method.basis @ step).norm() < half_of_the_digits(step.dtype) * step.norm()
+    assert (
+        step.norm() > 0
+        and (learner.method.basis @ step).norm() < half_of_the_digits(step.dtype) * step.norm()
+    )
 
 
 def test_it_forgets_less_than_finetuning():
@@ -108,7 +119,11 @@ def test_it_forgets_less_than_finetuning():
 
 @pytest.mark.parametrize(
     "optimizer",
-    [torch.optim.Adam, partial(torch.optim.SGD, lr=0.1, momentum=0.9), partial(torch.optim.SGD, lr=0.1, weight_decay=0.1)],
+    [
+        torch.optim.Adam,
+        partial(torch.optim.SGD, lr=0.1, momentum=0.9),
+        partial(torch.optim.SGD, lr=0.1, weight_decay=0.1),
+    ],
 )
 def test_only_plain_sgd_follows_the_projected_gradient(optimizer):
     with pytest.raises(ValueError, match="plain SGD only"):

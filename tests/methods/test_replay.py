@@ -72,7 +72,12 @@ def test_a_memory_is_as_full_as_it_can_be_and_holds_no_sample_twice(labels, size
 def test_draws_are_uniform_over_everything_kept():
     memory = filled(None, "reservoir", [[0] * 10, [1] * 30])
     drawn = memory.draw(8000, torch.Generator().manual_seed(0))
-    counts = torch.cat([torch.bincount(part.x[:, 1].long(), minlength=len(memory.parts[k].y)) for k, part in enumerate(drawn)])
+    counts = torch.cat(
+        [
+            torch.bincount(part.x[:, 1].long(), minlength=len(memory.parts[k].y))
+            for k, part in enumerate(drawn)
+        ]
+    )
     assert counts.sum() == 8000 and (counts - 200).abs().max() < 5 * 200**0.5
 
 
@@ -87,10 +92,15 @@ def assert_weighed(method, share):
     learner.observe(x, y, context=2)
     twin = copy.deepcopy(learner.model)
     drawn = []
-    usual, learner.method.kept.draw = learner.method.kept.draw, lambda n, g: drawn.extend(usual(n, g)) or drawn
+    usual, learner.method.kept.draw = (
+        learner.method.kept.draw,
+        lambda n, g: drawn.extend(usual(n, g)) or drawn,
+    )
     learner.observe(x, y, context=2)
     assert sum(len(part.y) for part in drawn) == len(y)
-    old = F.cross_entropy(twin(torch.cat([part.x for part in drawn])), torch.cat([part.y for part in drawn]))
+    old = F.cross_entropy(
+        twin(torch.cat([part.x for part in drawn])), torch.cat([part.y for part in drawn])
+    )
     (share * F.cross_entropy(twin(x), y) + (1 - share) * old).backward()
     for p, q in zip(twin.parameters(), learner.model.parameters(), strict=True):
         if p.grad is not None:
@@ -104,7 +114,9 @@ def test_new_and_old_are_weighed_as_published():
 
 
 def test_samples_are_replayed_in_the_context_they_were_learned_in():
-    learner = learner_of(lambda: nn.Sequential(nn.Linear(8, 6), nn.Tanh(), Heads()), Replay(memory=60), SGD)
+    learner = learner_of(
+        lambda: nn.Sequential(nn.Linear(8, 6), nn.Tanh(), Heads()), Replay(memory=60), SGD
+    )
     for task in range(2):
         train(learner, task, 3)
         end(learner, task)
@@ -113,7 +125,9 @@ def test_samples_are_replayed_in_the_context_they_were_learned_in():
     before = [head.weight.detach().clone() for head in heads.heads]
     learner.observe(*batch(2), context=2)
     assert heads.context == 2
-    assert all(not torch.equal(head.weight, then) for head, then in zip(heads.heads, before, strict=True))
+    assert all(
+        not torch.equal(head.weight, then) for head, then in zip(heads.heads, before, strict=True)
+    )
 
 
 def test_the_memory_of_a_run_counts():
@@ -148,17 +162,30 @@ def test_every_step_draws_anew():
     train(learner, 0, 2)
     end(learner, 0)
     drawn = []
-    usual, learner.method.kept.draw = learner.method.kept.draw, lambda n, g: drawn.append(usual(n, g)) or drawn[-1]
+    usual, learner.method.kept.draw = (
+        learner.method.kept.draw,
+        lambda n, g: drawn.append(usual(n, g)) or drawn[-1],
+    )
     train(learner, 1, 2)
     assert not torch.equal(drawn[0][0].x, drawn[1][0].x)
 
 
 def test_they_forget_less_than_finetuning():
-    assert forgets_less(Replay(memory=300, balance="class"), margin=0.05) and forgets_less(Joint(), margin=0.08)
+    assert forgets_less(Replay(memory=300, balance="class"), margin=0.05) and forgets_less(
+        Joint(), margin=0.08
+    )
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"memory": 0}, {"memory": -5}, {"memory": True}, {"balance": "random"}, {"share": "third"}, {"seed": -1}]
+    "wrong",
+    [
+        {"memory": 0},
+        {"memory": -5},
+        {"memory": True},
+        {"balance": "random"},
+        {"share": "third"},
+        {"seed": -1},
+    ],
 )
 def test_settings_that_mean_nothing_are_refused(wrong):
     with pytest.raises(ValueError, match="at least 1" if "memory" in wrong else next(iter(wrong))):

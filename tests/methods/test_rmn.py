@@ -29,7 +29,9 @@ def maps_of(learner):
 
 
 def originals(learner):
-    return {name: p.clone() for name, p in learner.model.named_parameters() if name.endswith("original")}
+    return {
+        name: p.clone() for name, p in learner.model.named_parameters() if name.endswith("original")
+    }
 
 
 @pytest.mark.parametrize("optimizer", [ADAM, MOMENTUM, partial(torch.optim.SGD, lr=0.1)])
@@ -83,7 +85,9 @@ def test_pruning_begins_with_the_last_part_of_a_task():
     shares = []
     for step in range(10):
         train(learner, 0, step + 1, start=step)
-        shares.append(float(maps_of(learner)["3.parametrizations.weight.0"].map.eq(0).float().mean()))
+        shares.append(
+            float(maps_of(learner)["3.parametrizations.weight.0"].map.eq(0).float().mean())
+        )
     assert max(shares[:4]) < 0.05 and min(shares[4:]) > 0.4
 
 
@@ -93,7 +97,9 @@ def test_maps_start_uniform_and_do_not_depend_on_how_many_there_are():
     a.add_context()
     b.add_context()
     assert torch.equal(a.maps[1], b.maps[1]) and not torch.equal(a.maps[0], a.maps[1])
-    assert a.maps[2].mean().item() == pytest.approx(0.5, abs=0.02) and a.maps[2].std().item() == pytest.approx(12**-0.5, abs=0.02)
+    assert a.maps[2].mean().item() == pytest.approx(0.5, abs=0.02) and a.maps[
+        2
+    ].std().item() == pytest.approx(12**-0.5, abs=0.02)
 
 
 def test_a_task_that_is_over_is_not_learned_again():
@@ -124,7 +130,9 @@ def test_heads_of_tasks_have_no_maps():
     train(learner, 0, 3)
     end(learner, 0)
     train(learner, 1, 3)
-    assert all(not torch.equal(a, b) for a, b in zip(before, learner.model[-1].parameters(), strict=True))
+    assert all(
+        not torch.equal(a, b) for a, b in zip(before, learner.model[-1].parameters(), strict=True)
+    )
 
 
 def test_it_forgets_nothing_at_all():
@@ -154,7 +162,14 @@ def test_maps_that_start_lower_take_fewer_weights():
         method = RMN(high=high)
         method.prepare(model)
         method.end_task(model, 0, [])
-        taken[high] = torch.cat([m.used.flatten() for m in model.modules() if isinstance(m, RelevanceMap)]).float().mean().item()
-    assert taken[1.0] == pytest.approx(0.36, abs=0.03) and taken[0.8] == pytest.approx(0.2, abs=0.03)
+        taken[high] = (
+            torch.cat([m.used.flatten() for m in model.modules() if isinstance(m, RelevanceMap)])
+            .float()
+            .mean()
+            .item()
+        )
+    assert taken[1.0] == pytest.approx(0.36, abs=0.03) and taken[0.8] == pytest.approx(
+        0.2, abs=0.03
+    )
     with pytest.raises(ValueError, match=r"high is above 0\.5"):
         RMN(high=0.4).prepare(nn.Sequential(nn.Linear(2, 2)))

@@ -30,12 +30,18 @@ def quadratic_learner(method, optimizer):
             return self.theta
 
     h = torch.tensor([1.0, 0.3, 4.0], dtype=torch.float64)
-    return Learner(Bowl(), optimizer=optimizer, method=method, loss=lambda theta, y: (h * theta**2).sum() / 2), h
+    return Learner(
+        Bowl(), optimizer=optimizer, method=method, loss=lambda theta, y: (h * theta**2).sum() / 2
+    ), h
 
 
 @pytest.mark.parametrize(
     "optimizer",
-    [partial(torch.optim.SGD, lr=1e-3), partial(torch.optim.SGD, lr=2e-4, momentum=0.9), partial(torch.optim.Adam, lr=1e-3)],
+    [
+        partial(torch.optim.SGD, lr=1e-3),
+        partial(torch.optim.SGD, lr=2e-4, momentum=0.9),
+        partial(torch.optim.Adam, lr=1e-3),
+    ],
     ids=["sgd", "momentum", "adam"],
 )
 @pytest.mark.parametrize("tasks_before", [0, 1])
@@ -64,7 +70,9 @@ def test_the_path_of_a_network_is_that_of_a_literal_sum():
     path = {name: torch.zeros_like(p) for name, p in parameters.items()}
     for s in range(6):
         x, y = batch(1, seed=s)
-        gradients = torch.autograd.grad(F.cross_entropy(learner.model(x), y), list(parameters.values()))
+        gradients = torch.autograd.grad(
+            F.cross_entropy(learner.model(x), y), list(parameters.values())
+        )
         before = [p.detach().clone() for p in parameters.values()]
         learner.observe(x, y, context=1)
         for (name, p), g, then in zip(parameters.items(), gradients, before, strict=True):
@@ -79,7 +87,9 @@ def test_consolidation_is_the_published_formula():
     for task in range(2):
         start = {name: p.detach().clone() for name, p in trainable(learner.model).items()}
         train(learner, task, 10)
-        learner.method.path["layers.1.weight"][:2] *= -1  # a path that went uphill counts for nothing
+        learner.method.path["layers.1.weight"][
+            :2
+        ] *= -1  # a path that went uphill counts for nothing
         for name, p in trainable(learner.model).items():
             w = learner.method.path[name]
             expected[name] += torch.clamp(w / ((p.detach() - start[name]) ** 2 + 0.05), min=0)
@@ -90,7 +100,10 @@ def test_consolidation_is_the_published_formula():
     learner.observe(*batch(2), context=2)
     method = learner.method
     parameters = trainable(learner.model)
-    value = sum((Omega * (parameters[name] - method.anchor[name]) ** 2).sum() for name, Omega in expected.items())
+    value = sum(
+        (Omega * (parameters[name] - method.anchor[name]) ** 2).sum()
+        for name, Omega in expected.items()
+    )
     assert value > 0
     torch.testing.assert_close(method.value(learner.model), (0.3 * value).detach())
 
@@ -134,7 +147,9 @@ def test_a_kept_optimizer_is_followed_once():
     assert learner.optimizer is optimizer and len(optimizer._optimizer_step_pre_hooks) == 1
 
 
-@pytest.mark.parametrize("wrong", [{"strength": -0.1}, {"strength": float("inf")}, {"damping": 0.0}, {"damping": -1.0}])
+@pytest.mark.parametrize(
+    "wrong", [{"strength": -0.1}, {"strength": float("inf")}, {"damping": 0.0}, {"damping": -1.0}]
+)
 def test_settings_that_mean_nothing_are_refused(wrong):
     with pytest.raises(ValueError, match=next(iter(wrong))):
         SI(**wrong)

@@ -23,7 +23,11 @@ pytestmark = pytest.mark.numeric
 
 def gated(contexts, units=500, **options):
     method = XdG(**options)
-    method.prepare(nn.Sequential(nn.Linear(2, units), nn.ReLU(), nn.Linear(units, units), nn.ReLU(), nn.Linear(units, 2)))
+    method.prepare(
+        nn.Sequential(
+            nn.Linear(2, units), nn.ReLU(), nn.Linear(units, units), nn.ReLU(), nn.Linear(units, 2)
+        )
+    )
     for _ in range(contexts - 1):
         method.gates.add_context()
     return method.gates
@@ -53,7 +57,9 @@ def test_closed_units_take_no_part_and_gates_are_not_learned():
     before = {name: p.clone() for name, p in learner.model.named_parameters()}
     train(learner, 0, 3)
     after = dict(learner.model.named_parameters())
-    assert all(torch.equal(gains[name], gain) for name, gain in learner.method.gates.gain(0).items())
+    assert all(
+        torch.equal(gains[name], gain) for name, gain in learner.method.gates.gain(0).items()
+    )
     for site, gain in gains.items():
         moved = (after[f"{site}.weight"] != before[f"{site}.weight"]).any(1)
         assert not moved[gain == 0].any() and moved[gain == 1].any()
@@ -92,7 +98,9 @@ def test_penalties_of_two_methods_add_up():
 
     model = nn.Linear(2, 2)
     assert Both(Constant(), Constant()).penalty(model) == 4
-    assert Both(XdG(), Constant()).penalty(model) == 2 and Both(Constant(), XdG()).penalty(model) == 2
+    assert (
+        Both(XdG(), Constant()).penalty(model) == 2 and Both(Constant(), XdG()).penalty(model) == 2
+    )
     assert Both(XdG(), XdG()).penalty(model) is None
 
 
@@ -103,19 +111,29 @@ def test_the_data_of_a_task_reach_both_methods():
         def end_task(self, model, task, data):
             seen.append(sum(len(y) for _, y in data))
 
-    Both(Counts(), Counts()).end_task(nn.Linear(1, 1), 0, ((torch.ones(2, 1), torch.ones(2)) for _ in range(3)))
+    Both(Counts(), Counts()).end_task(
+        nn.Linear(1, 1), 0, ((torch.ones(2, 1), torch.ones(2)) for _ in range(3))
+    )
     assert seen == [6, 6]
 
 
-@pytest.mark.parametrize("network", [lambda model: model, with_task_heads], ids=["one head", "heads that are added"])
-@pytest.mark.parametrize("method", [lambda: XdG(off=0.6), lambda: Both(XdG(off=0.6), SI(strength=0.5))], ids=["xdg", "xdg+si"])
+@pytest.mark.parametrize(
+    "network", [lambda model: model, with_task_heads], ids=["one head", "heads that are added"]
+)
+@pytest.mark.parametrize(
+    "method",
+    [lambda: XdG(off=0.6), lambda: Both(XdG(off=0.6), SI(strength=0.5))],
+    ids=["xdg", "xdg+si"],
+)
 def test_sub_networks_are_trained_and_that_is_exact(method, network):
     """Three tasks, of which the first goes on after its end and then comes back: what SI keeps must follow."""
 
     def learned(compact):
         torch.manual_seed(0)
         model = network(mlp(8, (24, 24), 3, norm="none")).double()
-        learner = gateon.Learner(model, optimizer=rounding.SMOOTH_ADAM, method=method(), compact=compact)
+        learner = gateon.Learner(
+            model, optimizer=rounding.SMOOTH_ADAM, method=method(), compact=compact
+        )
         for task in (0, 1, 2, 0):
             for part in range(2):
                 for s in range(5):
@@ -132,7 +150,10 @@ def test_sub_networks_are_trained_and_that_is_exact(method, network):
     x = batch(9)[0].double()
     for task in range(3):
         rounding.assert_same(part.predict(x, context=task), whole.predict(x, context=task))
-    expected, found = (flat({"model": m.model.state_dict(), "method": m.method.state_dict()}) for m in (whole, part))
+    expected, found = (
+        flat({"model": m.model.state_dict(), "method": m.method.state_dict()})
+        for m in (whole, part)
+    )
     rounding.assert_same(found, expected)
 
 

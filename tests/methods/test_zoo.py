@@ -70,7 +70,9 @@ def test_old_tasks_are_drawn_in_proportion_to_the_exponential_of_their_loss():
 def test_the_stored_loss_is_the_zoos_on_stored_data():
     zoo = learned(range(2))
     x, y = (torch.cat(parts) for parts in zip(*(batch(0, seed=s) for s in range(3)), strict=True))
-    assert zoo._stored_loss(0) == pytest.approx(nn.functional.nll_loss(zoo.predict(x, 0), y).item(), rel=1e-5)
+    assert zoo._stored_loss(0) == pytest.approx(
+        nn.functional.nll_loss(zoo.predict(x, 0), y).item(), rel=1e-5
+    )
 
 
 def test_old_networks_do_not_change_and_new_ones_differ():
@@ -121,8 +123,13 @@ def test_a_batch_that_is_not_finite_changes_nothing():
     x[0, 0] = float("nan")
     with pytest.raises(FloatingPointError, match="at step 8 in context 2"):
         zoo.observe(x, y, context=2)
-    assert all(torch.equal(a, b) for a, b in zip(before, zoo._members[-1].network.state_dict().values(), strict=True))
-    assert_same(state, {key: value for key, value in zoo.state_dict().items() if key != "generator"})
+    assert all(
+        torch.equal(a, b)
+        for a, b in zip(before, zoo._members[-1].network.state_dict().values(), strict=True)
+    )
+    assert_same(
+        state, {key: value for key, value in zoo.state_dict().items() if key != "generator"}
+    )
 
 
 def test_it_runs_a_stream_and_forgets_less_than_finetuning():
@@ -156,7 +163,9 @@ def test_old_heads_learn_stored_samples_and_all_tasks_count_alike():
     x, y = batch(1)
     zoo.observe(x, y, context=1)
     network, read = zoo._members[-1].network, []
-    network.register_forward_hook(lambda module, args, output: read.append((module[-1].context, args[0], output.detach())))
+    network.register_forward_hook(
+        lambda module, args, output: read.append((module[-1].context, args[0], output.detach()))
+    )
     loss = zoo.observe(x, y, context=1).loss
     (head, old_x, old), (_, new_x, new) = read
     stored_x, stored_y = zoo.stored[0]

@@ -63,12 +63,21 @@ def data(tmp_path):
 
 def learner():
     torch.manual_seed(0)
-    model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Dropout(), torch.nn.Linear(4, 2))  # dropout draws numbers
+    # dropout draws numbers
+    model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Dropout(), torch.nn.Linear(4, 2))
     return Learner(model, optimizer=partial(torch.optim.SGD, lr=0.1, momentum=0.9), method=Counts())
 
 
 def go(data, out, progress=None, who=None, save_every=0.0):
-    return run(streams.own(data), who or learner(), out, steps=STEPS, batch=5, progress=progress, save_every=save_every)
+    return run(
+        streams.own(data),
+        who or learner(),
+        out,
+        steps=STEPS,
+        batch=5,
+        progress=progress,
+        save_every=save_every,
+    )
 
 
 def left(out):
@@ -132,7 +141,9 @@ class FaultyFile:
     ("error", "save_every", "stride", "least"),
     [("ENOSPC", 1e9, 1, 20), ("ENOSPC", 0.0, 5, 20), ("EROFS", 0.0, 13, 7), ("EIO", 0.0, 17, 6)],
 )
-def test_whatever_fails_under_the_writer_nothing_is_lost(data, tmp_path, whole, monkeypatch, error, save_every, stride, least):
+def test_whatever_fails_under_the_writer_nothing_is_lost(
+    data, tmp_path, whole, monkeypatch, error, save_every, stride, least
+):
     """Every opening, write, sync and rename in turn where only the end is saved; every so many where every step is."""
     at, failed = 1, 0
     while True:
@@ -148,7 +159,10 @@ def test_whatever_fails_under_the_writer_nothing_is_lost(data, tmp_path, whole, 
                 if faulty.calls < at:
                     break
         assert not list(out.glob("*.part"))
-        assert not (out / "record.json").exists() or json.loads((out / "record.json").read_text())["summary"]
+        assert (
+            not (out / "record.json").exists()
+            or json.loads((out / "record.json").read_text())["summary"]
+        )
         found = newest(out)  # which warns of nothing: there is none that is damaged
         assert found is None or found[1]["position"]["task"] <= 3
         go(data, out)
@@ -200,7 +214,9 @@ def test_sigterm_while_many_tasks_are_measured_does_not_wait_for_all_of_them(dat
     with pytest.raises(Terminated):
         go(data, out, who=who)
     assert len(calls) == 4
-    assert newest(out)[1]["position"]["ended"] and newest(out)[1]["learner"]["method"] == {"ended": 3}
+    assert newest(out)[1]["position"]["ended"] and newest(out)[1]["learner"]["method"] == {
+        "ended": 3
+    }
     assert go(data, out).accuracy[-1] and left(out) == whole  # the method was not told twice
 
 
@@ -215,16 +231,26 @@ def test_a_second_sigterm_changes_nothing_and_the_handlers_are_put_back():
 
 
 @pytest.mark.parametrize(
-    "error", [MemoryError(), RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: 9 bytes")]
+    "error",
+    [
+        MemoryError(),
+        RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: 9 bytes"),
+    ],
 )
-def test_memory_that_runs_out_is_one_sentence_and_leaves_the_last_checkpoint(data, tmp_path, whole, error):
+def test_memory_that_runs_out_is_one_sentence_and_leaves_the_last_checkpoint(
+    data, tmp_path, whole, error
+):
     def fails():
         raise error
 
     out = tmp_path / "out"
-    with pytest.raises(MemoryError, match=r"^Memory ran out after step 1 of task 2; checkpoints written before are whole\."):
+    with pytest.raises(
+        MemoryError,
+        match=r"^Memory ran out after step 1 of task 2; checkpoints written before are whole\.",
+    ):
         go(data, out, At(fails, step=3))
-    assert checkpoints(out)[0].name == "checkpoint-0001-000000.safetensors"  # none of the step that failed
+    # none of the step that failed
+    assert checkpoints(out)[0].name == "checkpoint-0001-000000.safetensors"
     go(data, out)
     assert left(out) == whole
 
@@ -255,7 +281,9 @@ def test_a_clock_that_jumps_changes_nothing(data, tmp_path, whole, monkeypatch):
     monkeypatch.setattr(time, "time", lambda: next(times))
     record = go(data, tmp_path / "out")
     monkeypatch.undo()
-    assert left(tmp_path / "out") == whole and all(0 <= s < 60 for task in record.seconds for s in task.values())
+    assert left(tmp_path / "out") == whole and all(
+        0 <= s < 60 for task in record.seconds for s in task.values()
+    )
 
 
 def test_checkpoints_cost_little_by_themselves(data, tmp_path, monkeypatch):
@@ -279,13 +307,28 @@ def test_checkpoints_cost_little_by_themselves(data, tmp_path, monkeypatch):
             later(20.0)
 
     go(data, tmp_path / "out", Slow(), save_every=None)
-    assert written == [(40.0, 1), (121.0, 2), (122.0, 3)]  # after the first task; 60 s later within the third; the last
+    # after the first task; 60 s later within the third; the last
+    assert written == [
+        (40.0, 1),
+        (121.0, 2),
+        (122.0, 3),
+    ]
 
 
 def test_a_finished_run_keeps_its_last_checkpoint_unless_told_not_to(data, tmp_path):
     for keep in (True, False):
-        run(streams.own(data), learner(), tmp_path / f"{keep}", steps=STEPS, batch=5, keep=keep, save_every=0.0)
-    assert [path.name for path in checkpoints(tmp_path / "True")] == ["checkpoint-0003-000000.safetensors"]
+        run(
+            streams.own(data),
+            learner(),
+            tmp_path / f"{keep}",
+            steps=STEPS,
+            batch=5,
+            keep=keep,
+            save_every=0.0,
+        )
+    assert [path.name for path in checkpoints(tmp_path / "True")] == [
+        "checkpoint-0003-000000.safetensors"
+    ]
     assert checkpoints(tmp_path / "False") == []
 
 
@@ -310,7 +353,9 @@ def test_what_was_known_of_isolated_networks_is_not_forgotten_by_a_stop(data, tm
         lambda state: state["learner"]["model"].popitem(),
     ],
 )
-def test_a_checkpoint_that_is_whole_and_does_not_fit_is_refused_in_a_sentence(data, tmp_path, spoil):
+def test_a_checkpoint_that_is_whole_and_does_not_fit_is_refused_in_a_sentence(
+    data, tmp_path, spoil
+):
     out = tmp_path / "out"
     with pytest.raises(Terminated):
         go(data, out, At(terminate, 4), save_every=1e9)
@@ -319,6 +364,9 @@ def test_a_checkpoint_that_is_whole_and_does_not_fit_is_refused_in_a_sentence(da
     spoil(state)
     checkpoint.save(state, path)
     before = path.read_bytes()
-    with pytest.raises(ValueError, match=rf"{path.name} is no checkpoint of this run( \(.+\))?: delete it to start anew\.$"):
+    with pytest.raises(
+        ValueError,
+        match=rf"{path.name} is no checkpoint of this run( \(.+\))?: delete it to start anew\.$",
+    ):
         go(data, out)
     assert path.read_bytes() == before

@@ -73,10 +73,17 @@ def alarm():
 def bomb(path, shape, kind="|u1"):
     """A few bytes that unpack to an array of zeros of any size."""
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, size in (("x_train", shape), ("y_train", shape[:1]), ("x_test", (3, *shape[1:])), ("y_test", (3,))):
+        for name, size in (
+            ("x_train", shape),
+            ("y_train", shape[:1]),
+            ("x_test", (3, *shape[1:])),
+            ("y_test", (3,)),
+        ):
             with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
                 dtype = kind if name.startswith("x") else "<i8"
-                np.lib.format.write_array_header_1_0(file, {"descr": dtype, "fortran_order": False, "shape": size})
+                np.lib.format.write_array_header_1_0(
+                    file, {"descr": dtype, "fortran_order": False, "shape": size}
+                )
                 left = int(np.prod(size)) * np.dtype(dtype).itemsize
                 while left > 0:
                     file.write(bytes(min(left, 1 << 22)))
@@ -94,7 +101,8 @@ def test_an_archive_that_unpacks_to_more_than_a_gigabyte_is_refused_before_memor
         tracemalloc.stop()
     assert code == 2 and peak < 1 << 26 and Path("bomb/a.npz").stat().st_size < 1 << 21
     assert (
-        err == "gateon: bomb/a.npz holds more than 1 GB once it is unpacked: raise --data-limit (largest= in Python) to read it.\n"
+        err
+        == "gateon: bomb/a.npz holds more than 1 GB once it is unpacked: raise --data-limit (largest= in Python) to read it.\n"
     )
 
 
@@ -119,7 +127,9 @@ def test_an_option_raises_the_limit(program, kind):
             (place / "a" / name).mkdir(parents=True)
             for n in range(10):
                 Image.new("L", (20, 20), n).save(place / "a" / name / f"{n}.png")
-    with pytest.raises(ValueError, match=r"holds more than 4.6\d+e-07 GB once it is unpacked: raise --data-limit"):
+    with pytest.raises(
+        ValueError, match=r"holds more than 4.6\d+e-07 GB once it is unpacked: raise --data-limit"
+    ):
         streams.own(place, largest=500)
     code, _, err = program("run", f"own:{place}", "--data-limit", "0.0000001", "--out", "o", *SMALL)
     assert code == 2 and str(place) in err and "raise --data-limit" in err and err.count("\n") == 1
@@ -130,7 +140,9 @@ def test_an_option_raises_the_limit(program, kind):
 
 
 def test_texts_are_bounded_too():
-    Path("texts.jsonl").write_text("\n".join(json.dumps({"text": "good", "label": n % 2}) for n in range(50)))
+    Path("texts.jsonl").write_text(
+        "\n".join(json.dumps({"text": "good", "label": n % 2}) for n in range(50))
+    )
     with pytest.raises(ValueError, match=r"texts.jsonl holds more than .* GB once it is unpacked"):
         streams.text_lines("texts.jsonl", model="tiny", largest=1000)
 
@@ -155,7 +167,13 @@ def test_data_are_not_held_four_times(kind):
 
 
 @pytest.mark.parametrize(
-    "name", [".lock", "record.json.part", "checkpoint-0003-000000.safetensors.part", "specification.toml.part"]
+    "name",
+    [
+        ".lock",
+        "record.json.part",
+        "checkpoint-0003-000000.safetensors.part",
+        "specification.toml.part",
+    ],
 )
 def test_links_in_the_directory_of_a_run_are_not_followed(program, name):
     victim = Path("victim")
@@ -164,7 +182,12 @@ def test_links_in_the_directory_of_a_run_are_not_followed(program, name):
     (Path("o") / name).symlink_to(victim.resolve())
     code, _, err = program("run", "own:data", "--out", "o", *SMALL)
     assert victim.read_text() == "mine"
-    assert code == 2 and err.count("\n") == 1 and f"o/{name} is a symbolic link" in err and "remove it" in err
+    assert (
+        code == 2
+        and err.count("\n") == 1
+        and f"o/{name} is a symbolic link" in err
+        and "remove it" in err
+    )
     (Path("o") / name).unlink()
     assert program("run", "own:data", "--out", "o", *SMALL)[0] == 0 and victim.read_text() == "mine"
 
@@ -172,7 +195,9 @@ def test_links_in_the_directory_of_a_run_are_not_followed(program, name):
 def test_a_link_to_nowhere_creates_nothing_there(program):
     Path("o").mkdir()
     Path("o/.lock").symlink_to(Path("elsewhere").resolve())
-    assert program("run", "own:data", "--out", "o", *SMALL)[0] == 2 and not Path("elsewhere").exists()
+    assert (
+        program("run", "own:data", "--out", "o", *SMALL)[0] == 2 and not Path("elsewhere").exists()
+    )
 
 
 @pytest.mark.parametrize("name", ["record.json", "checkpoint-0001-000000.safetensors", ".lock"])
@@ -205,7 +230,10 @@ def test_options_in_pipes_and_devices_make_nobody_wait(program, alarm):
     for name in ("pipe.toml", "zero.toml"):
         for command in ("run", "compare"):
             code, out, err = program(command, name, "--out", "o", "--quiet")
-            assert (code, out) == (2, "") and err == f"gateon: {name} is not TOML: it is no regular file.\n"
+            assert (code, out) == (
+                2,
+                "",
+            ) and err == f"gateon: {name} is not TOML: it is no regular file.\n"
     Path("long.toml").write_text("#" * (2 << 20))
     code, _, err = program("run", "long.toml", "--out", "o", "--quiet")
     assert code == 2 and "long.toml is not TOML: it has more than 1048576 bytes" in err
@@ -231,7 +259,9 @@ def test_figures_are_not_written_through_links(program):
         Path("o", name).symlink_to(Path("victim").resolve())
     assert program("compare", "own:data", "--methods", "finetune", "--out", "o", *SMALL)[0] == 0
     assert Path("victim").read_text() == "mine"
-    assert not Path("o/compare.png").is_symlink() and Path("o/compare.png").read_bytes().startswith(b"\x89PNG")
+    assert not Path("o/compare.png").is_symlink() and Path("o/compare.png").read_bytes().startswith(
+        b"\x89PNG"
+    )
     assert not Path("o/compare.svg").is_symlink() and "<svg" in Path("o/compare.svg").read_text()
 
 
@@ -241,16 +271,26 @@ def test_a_lock_that_is_another_file_too_leaves_it_alone(program):
     os.link("victim", "o/.lock")
     code, _, err = program("run", "own:data", "--out", "o", *SMALL)
     assert Path("victim").read_text() == "mine"
-    assert code == 2 and "o/.lock is a hard link to another file: remove it" in err and err.count("\n") == 1
+    assert (
+        code == 2
+        and "o/.lock is a hard link to another file: remove it" in err
+        and err.count("\n") == 1
+    )
 
 
 def test_a_file_that_was_swapped_while_it_was_written_is_not_taken():
     Path("victim").write_text("mine")
     Path("table").write_text("old")
-    with pytest.raises(checkpoint.WriteError, match="is a symbolic link"), checkpoint.whole_file(Path("table")) as aside:
+    with (
+        pytest.raises(checkpoint.WriteError, match="is a symbolic link"),
+        checkpoint.whole_file(Path("table")) as aside,
+    ):
         aside.unlink()
         aside.symlink_to(Path("victim").resolve())
-    with pytest.raises(checkpoint.WriteError, match="was replaced by somebody else"), checkpoint.whole_file(Path("table")) as aside:
+    with (
+        pytest.raises(checkpoint.WriteError, match="was replaced by somebody else"),
+        checkpoint.whole_file(Path("table")) as aside,
+    ):
         Path("other").write_text("theirs")
         os.replace("other", aside)
     assert Path("table").read_text() == "old" and Path("victim").read_text() == "mine"
@@ -313,14 +353,18 @@ class Sends:
 
 
 @pytest.mark.parametrize(
-    ("number", "times", "expected"), [(signal.SIGHUP, 1, 75), (signal.SIGINT, 3, 130), (signal.SIGTERM, 2, 75)]
+    ("number", "times", "expected"),
+    [(signal.SIGHUP, 1, 75), (signal.SIGINT, 3, 130), (signal.SIGTERM, 2, 75)],
 )
 def test_a_closed_terminal_and_quick_ctrl_cs_save(program, monkeypatch, number, times, expected):
     Specification("own:data", **ASKED).save(Path("run.toml"))
     with monkeypatch.context() as patched:
         patched.setattr(cli, "_progress", lambda quiet: Sends(number, times))
         code, out, err = program("run", "run.toml", "--out", "o", "--quiet")
-    assert (code, out) == (expected, "") and err == "\nStopped and saved. The same command goes on from there.\n"
+    assert (code, out) == (
+        expected,
+        "",
+    ) and err == "\nStopped and saved. The same command goes on from there.\n"
     assert checkpoints(Path("o"))[0].name == "checkpoint-0001-000002.safetensors"
     assert program("resume", "o", "--quiet")[0] == 0
 
@@ -369,7 +413,10 @@ def test_three_quick_ctrl_cs_lose_nothing():
         process.send_signal(signal.SIGINT)
         time.sleep(0.02)
     _, err = process.communicate(timeout=60)
-    assert process.returncode == 130 and err == "\nStopped and saved. The same command goes on from there.\n"
+    assert (
+        process.returncode == 130
+        and err == "\nStopped and saved. The same command goes on from there.\n"
+    )
     (path, *_) = checkpoints(Path("o"))
     assert checkpoint.load(path)["position"]["step"] > 0
 
@@ -389,7 +436,10 @@ def test_three_hangups_lose_nothing(alarm):
         process.send_signal(signal.SIGHUP)
         time.sleep(0.005)
     _, err = process.communicate(timeout=60)
-    assert process.returncode == 75 and err == "\nStopped and saved. The same command goes on from there.\n"
+    assert (
+        process.returncode == 75
+        and err == "\nStopped and saved. The same command goes on from there.\n"
+    )
     assert checkpoint.load(checkpoints(Path("o"))[0])["position"]["step"] > 0
 
 
@@ -426,13 +476,17 @@ def thin(tasks):
     """A run of so many tasks that are measured at the end only."""
 
     def split(k, part):
-        return Split(torch.randn(4, 3, generator=torch.Generator().manual_seed(k)), torch.arange(4) % 2)
+        return Split(
+            torch.randn(4, 3, generator=torch.Generator().manual_seed(k)), torch.arange(4) % 2
+        )
 
     def make(k):
         return Task(f"task {k:04}", split(k, "train"), split(k, "validation"), split(k, "test"), k)
 
     stream = Stream("thin", tasks, 2, (3,), {"stream": "thin"}, {"sha256": "0"}, make, split)
-    learner = Learner(torch.nn.Linear(3, 2), optimizer=lambda parameters: torch.optim.SGD(parameters, lr=0.1))
+    learner = Learner(
+        torch.nn.Linear(3, 2), optimizer=lambda parameters: torch.optim.SGD(parameters, lr=0.1)
+    )
     out = Path(f"thin-{tasks}")
     record = run(stream, learner, out, steps=1, batch=4, evaluate="last", save_every=1e9)
     return out, record
@@ -443,7 +497,11 @@ def test_records_and_checkpoints_grow_with_the_number_of_tasks_and_not_with_its_
     for tasks in (60, 120, 240):
         out, record = thin(tasks)
         again = Record.load(out / "record.json")
-        assert again.accuracy == record.accuracy and again.macro_f1 == record.macro_f1 and again.summary == record.summary
+        assert (
+            again.accuracy == record.accuracy
+            and again.macro_f1 == record.macro_f1
+            and again.summary == record.summary
+        )
         (path,) = checkpoints(out)
         sizes.append([(out / "record.json").stat().st_size, path.stat().st_size])
     for small, middle, large in zip(*sizes, strict=True):
@@ -455,7 +513,10 @@ def test_a_large_record_is_read_in_little_more_time_than_its_json_takes(kind):
     tasks = {"full": 500, "thin": 1200, "curves": 200}[kind]
     record = Record("large", {}, {}, tasks=[f"task {k}" for k in range(tasks)])
     full = {k for k in range(tasks) if kind != "thin" or k == tasks - 1}
-    record.accuracy = [[(j + 1) / 1300 if k in full or j == k else None for j in range(k + 1)] for k in range(tasks)]
+    record.accuracy = [
+        [(j + 1) / 1300 if k in full or j == k else None for j in range(k + 1)]
+        for k in range(tasks)
+    ]
     record.macro_f1 = record.accuracy
     if kind == "curves":
         record.curves = [[[step, 0.123456789] for step in range(1000)] for _ in range(tasks)]
@@ -500,7 +561,9 @@ def test_rows_that_skip_more_than_there_is_are_refused(rows):
             record.SPARSE = sparse
 
 
-@pytest.mark.parametrize("seconds", [{"x": 1.0}, {"train": 10**400, "evaluate": 1}, {"train": -1, "evaluate": 1}, {}])
+@pytest.mark.parametrize(
+    "seconds", [{"x": 1.0}, {"train": 10**400, "evaluate": 1}, {"train": -1, "evaluate": 1}, {}]
+)
 @pytest.mark.parametrize("command", ["run", "resume", "inspect"])
 def test_a_record_with_odd_times_is_one_sentence(program, seconds, command):
     words = ["run", "own:data", "--out", "o", *SMALL]
@@ -509,7 +572,11 @@ def test_a_record_with_odd_times_is_one_sentence(program, seconds, command):
     held = json.loads(path.read_text())
     path.write_text(json.dumps(held | {"seconds": [seconds for _ in held["seconds"]]}))
     code, _, err = program(*(words if command == "run" else [command, "o"]))
-    assert code == 2 and "o/record.json is no record of gateon, or a damaged one" in err and err.count("\n") == 1
+    assert (
+        code == 2
+        and "o/record.json is no record of gateon, or a damaged one" in err
+        and err.count("\n") == 1
+    )
 
 
 # Options and places
@@ -522,32 +589,67 @@ def test_a_record_with_odd_times_is_one_sentence(program, seconds, command):
             ["--hidden", "1000000000"],
             r"A mlp of such a size \(hidden 1000000000\) needs at least .* GB, and .* GB are free: choose a",
         ),
-        (["--hidden", "1000000000", "1000000000", "1000000000"], r"A mlp of such a size .* GB are free: choose a smaller one"),
-        (["--hidden", "1000000000", "--method", "zoo"], r"A mlp of such a size \(hidden 1000000000\) needs at least .* GB"),
+        (
+            ["--hidden", "1000000000", "1000000000", "1000000000"],
+            r"A mlp of such a size .* GB are free: choose a smaller one",
+        ),
+        (
+            ["--hidden", "1000000000", "--method", "zoo"],
+            r"A mlp of such a size \(hidden 1000000000\) needs at least .* GB",
+        ),
         (["--threads", "1000000"], "threads must be at most 1024, not 1000000"),
-        (["--seed", str(1 << 64)], "seed must be at most 9223372036854775807, not 18446744073709551616"),
+        (
+            ["--seed", str(1 << 64)],
+            "seed must be at most 9223372036854775807, not 18446744073709551616",
+        ),
         (["--seed", str(10**40)], "seed must be at most 9223372036854775807"),
         (["--steps", str(10**30)], "steps must be at most 1000000000"),
         (["--tasks", str(10**12)], "tasks must be at most 1000000"),
         (["--hidden", str(10**21)], "hidden must be at most 1000000000 for every hidden layer"),
-        (["--hidden", "4", str(10**21), "--method", "isolated"], "hidden must be at most 1000000000 for every hidden layer"),
-        (["--channels", str(10**21), "--network", "cnn"], "channels must be at most 1000000000 for every convolution"),
+        (
+            ["--hidden", "4", str(10**21), "--method", "isolated"],
+            "hidden must be at most 1000000000 for every hidden layer",
+        ),
+        (
+            ["--channels", str(10**21), "--network", "cnn"],
+            "channels must be at most 1000000000 for every convolution",
+        ),
     ],
 )
 def test_options_beyond_all_measure_are_one_sentence(program, words, sentence):
     own = ["run", "own:data", "--out", "o", "--steps", "2", "--batch", "10", "--quiet"]
     code, out, err = program(*own, *words)
-    assert (code, out) == (2, "") and re.search(sentence, err) and err.count("\n") == 1 and err.startswith("gateon: ")
+    assert (
+        (code, out) == (2, "")
+        and re.search(sentence, err)
+        and err.count("\n") == 1
+        and err.startswith("gateon: ")
+    )
 
 
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["reproduce", "table-1", "--threads", "1000000"], "threads must be at most 1024, not 1000000"),
-        (["reproduce", "table-1", "--threads", "0"], "threads is a whole number of at least 1, not 0"),
-        (["reproduce", "table-1", "--seeds", str(10**20), "--plan"], f"seeds must be at most 10000, not {10**20}"),
-        (["reproduce", "table-1", "--seeds", str(10**20)], f"seeds must be at most 10000, not {10**20}"),
-        (["reproduce", "table-1", "--seeds", "0", "--plan"], "seeds is a whole number of at least 1, not 0"),
+        (
+            ["reproduce", "table-1", "--threads", "1000000"],
+            "threads must be at most 1024, not 1000000",
+        ),
+        (
+            ["reproduce", "table-1", "--threads", "0"],
+            "threads is a whole number of at least 1, not 0",
+        ),
+        (
+            ["reproduce", "table-1", "--seeds", str(10**20), "--plan"],
+            f"seeds must be at most 10000, not {10**20}",
+        ),
+        (
+            ["reproduce", "table-1", "--seeds", str(10**20)],
+            f"seeds must be at most 10000, not {10**20}",
+        ),
+        (
+            ["reproduce", "table-1", "--seeds", "0", "--plan"],
+            "seeds is a whole number of at least 1, not 0",
+        ),
         (
             ["compare", "own:data", "--seeds", str(10**12), "--methods", "finetune", *SMALL],
             f"seeds must be at most 10000, not {10**12}",
@@ -558,7 +660,12 @@ def test_options_beyond_all_measure_are_one_sentence(program, words, sentence):
 def test_numbers_of_seeds_and_threads_are_bounded(program, alarm, words, sentence):
     Path("huge.toml").write_text(f'stream = "own:data"\nlr = {10**400}\n')
     code, out, err = program(*words)
-    assert (code, out) == (2, "") and sentence in err and err.count("\n") == 1 and err.startswith("gateon: ")
+    assert (
+        (code, out) == (2, "")
+        and sentence in err
+        and err.count("\n") == 1
+        and err.startswith("gateon: ")
+    )
     assert not Path("results").exists() and not Path("runs").exists()
 
 
@@ -567,7 +674,11 @@ def test_data_without_numbers_are_one_sentence(program):
     x, y = np.zeros((60, 0), np.float32), np.arange(60) % 3
     np.savez("hollow/a.npz", x_train=x, y_train=y, x_test=x, y_test=y)
     code, out, err = program("run", "own:hollow", "--out", "o", *SMALL)
-    assert (code, out) == (2, "") and "have no numbers, their shape is (60, 0)" in err and err.count("\n") == 1
+    assert (
+        (code, out) == (2, "")
+        and "have no numbers, their shape is (60, 0)" in err
+        and err.count("\n") == 1
+    )
 
 
 def test_a_bad_header_of_an_array_is_one_line(program):
@@ -575,9 +686,17 @@ def test_a_bad_header_of_an_array_is_one_line(program):
     header = b"{'descr': '<f4', 'fortran_order': False, 'shape': (3,), }" + b" " * 20_000 + b"\n"
     with zipfile.ZipFile("bad/a.npz", "w") as archive:
         for name in ("x_train", "y_train", "x_test", "y_test"):
-            archive.writestr(f"{name}.npy", b"\x93NUMPY\x02\x00" + len(header).to_bytes(4, "little") + header + bytes(12))
+            archive.writestr(
+                f"{name}.npy",
+                b"\x93NUMPY\x02\x00" + len(header).to_bytes(4, "little") + header + bytes(12),
+            )
     code, out, err = program("run", "own:bad", "--out", "o", *SMALL)
-    assert (code, out) == (2, "") and "bad/a.npz cannot be read as arrays (" in err and err.count("\n") == 1 and r"\n" not in err
+    assert (
+        (code, out) == (2, "")
+        and "bad/a.npz cannot be read as arrays (" in err
+        and err.count("\n") == 1
+        and r"\n" not in err
+    )
 
 
 @pytest.mark.parametrize("method", ["finetune", "n-gateon", "isolated", "zoo"])
@@ -591,9 +710,18 @@ def test_an_empty_batch_is_called_empty(method):
 @pytest.mark.parametrize("where", ["--out", "own", "toml"])
 def test_a_path_that_is_no_text_is_one_sentence(program, where):
     odd = os.fsdecode(b"data\xff")
-    words = {"--out": ["own:data", "--out", odd], "own": [f"own:{odd}", "--out", "o"], "toml": [f"{odd}.toml", "--out", "o"]}[where]
+    words = {
+        "--out": ["own:data", "--out", odd],
+        "own": [f"own:{odd}", "--out", "o"],
+        "toml": [f"{odd}.toml", "--out", "o"],
+    }[where]
     code, out, err = program("run", *words, *SMALL)
-    assert (code, out) == (2, "") and r"data\udcff" in err and "is not valid UTF-8" in err and err.count("\n") == 1
+    assert (
+        (code, out) == (2, "")
+        and r"data\udcff" in err
+        and "is not valid UTF-8" in err
+        and err.count("\n") == 1
+    )
 
 
 @pytest.fixture
@@ -618,7 +746,10 @@ def test_a_lock_that_cannot_be_written_is_one_sentence(program, refused, number)
     refused(".lock", number)
     code, out, err = program("run", "own:data", "--out", "o", *SMALL)
     assert (code, out) == (2, "")
-    assert err == f"gateon: o cannot be written ({os.strerror(number)}): choose another output directory.\n"
+    assert (
+        err
+        == f"gateon: o cannot be written ({os.strerror(number)}): choose another output directory.\n"
+    )
 
 
 def test_a_full_disk_under_the_lock_is_one_sentence(program, monkeypatch):
@@ -632,7 +763,11 @@ def test_a_full_disk_under_the_lock_is_one_sentence(program, monkeypatch):
 
     monkeypatch.setattr(json, "dumps", full)
     code, _, err = program("run", "own:data", "--out", "o", *SMALL)
-    assert code == 2 and err == "gateon: o cannot be written (No space left on device): choose another output directory.\n"
+    assert (
+        code == 2
+        and err
+        == "gateon: o cannot be written (No space left on device): choose another output directory.\n"
+    )
 
 
 @pytest.mark.parametrize("name", [".lock", "specification.toml.part"])
@@ -640,7 +775,12 @@ def test_a_finished_run_that_cannot_be_written_is_one_sentence(program, refused,
     assert program("run", "own:data", "--out", "o", *SMALL)[0] == 0
     refused(name, errno.EROFS)
     code, _, err = program("run", "own:data", "--out", "o", *SMALL)
-    assert code == 2 and err.startswith("gateon: o") and "(Read-only file system)" in err and err.count("\n") == 1
+    assert (
+        code == 2
+        and err.startswith("gateon: o")
+        and "(Read-only file system)" in err
+        and err.count("\n") == 1
+    )
 
 
 @pytest.mark.parametrize("name", [".lock", "specification.toml.part"])

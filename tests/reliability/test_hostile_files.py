@@ -22,7 +22,12 @@ from gateon.streams.data.pickled import read_pickled
 
 def nested_tuples(depth):
     """(t, t) of (t, t) of ...: a few bytes, and a hash that takes 2 ** depth steps."""
-    return b"\x80\x02}(" + b"K\x01" + b"".join(b"q%c" % n + b"h%c" % n + b"\x86" for n in range(depth)) + b"K\x02u."
+    return (
+        b"\x80\x02}("
+        + b"K\x01"
+        + b"".join(b"q%c" % n + b"h%c" % n + b"\x86" for n in range(depth))
+        + b"K\x02u."
+    )
 
 
 @pytest.mark.parametrize(
@@ -30,7 +35,8 @@ def nested_tuples(depth):
     [
         nested_tuples(60),
         b"\x80\x02]" + b"q\x00h\x00h\x00e" * 40 + b".",
-        b"\x80\x02cnumpy\ndtype\n}X\x01\x00\x00\x00aK\x01sb.",  # attributes of what a name stands for
+        # attributes of what a name stands for
+        b"\x80\x02cnumpy\ndtype\n}X\x01\x00\x00\x00aK\x01sb.",
         b"\x80\x02]r\xff\xff\xff\xff.",  # a place in memory for each of 4,294,967,295 things
         b"\x80\x04\x8e" + (1 << 60).to_bytes(8, "little") + b"abc.",
         b"\x80\x04\x95" + (1 << 60).to_bytes(8, "little") + b"abc.",
@@ -51,7 +57,12 @@ def test_what_a_pickle_changes_stays_as_it_is():
     """A pickle cannot set attributes of numpy, nor give an array a type that is none of numbers."""
     with pytest.raises(pickle.UnpicklingError, match="changes more than arrays"):
         read_pickled(b"\x80\x02cnumpy\ndtype\n}X\x01\x00\x00\x00aK\x01sb.")
-    for held in (np.array([None]), np.array(["a"]), np.zeros(2, [("a", "u1")]), np.zeros(2, "M8[s]")):
+    for held in (
+        np.array([None]),
+        np.array(["a"]),
+        np.zeros(2, [("a", "u1")]),
+        np.zeros(2, "M8[s]"),
+    ):
         with pytest.raises(Exception, match=r"array of|not admitted|asks for"):
             read_pickled(pickle.dumps({"data": held}, 2))
 
@@ -83,7 +94,10 @@ def npz(path, header, content=b""):
 )
 def test_an_array_that_announces_more_than_there_is_is_refused(tmp_path, header):
     npz(tmp_path / "task.npz", header, b"\x80\x04K\x01." * 9)
-    with pytest.raises(ValueError, match=r"task.npz cannot be read as arrays \(x_train (is no array of numbers|announces)"):
+    with pytest.raises(
+        ValueError,
+        match=r"task.npz cannot be read as arrays \(x_train (is no array of numbers|announces)",
+    ):
         streams.own(tmp_path)
 
 
@@ -93,7 +107,9 @@ def test_pictures_are_read_as_pictures_only(tmp_path):
         folder = tmp_path / "task" / kind
         folder.mkdir(parents=True)
         for n in range(3):
-            (folder / f"{n}.png").write_bytes(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\nshowpage\n%%EOF\n")
+            (folder / f"{n}.png").write_bytes(
+                b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\nshowpage\n%%EOF\n"
+            )
     with pytest.raises(ValueError, match=r"0.png cannot be read as an image"):
         streams.own(tmp_path)
     assert "EPS" not in own_files._FORMATS
@@ -105,8 +121,14 @@ def test_pictures_are_read_as_pictures_only(tmp_path):
         ("[" * 100_000, "Line 1 of .* is not JSON"),
         ('{"task": ' * 50_000, "Line 1 of .* is not JSON"),
         ('{"a": ' + "9" * 10_000 + "}", "Line 1 of .* is not JSON"),
-        ('{"task": "a", "split": "train", "features": [' + "9" * 400 + '], "label": 0}', "features that are no array"),
-        ('{"task": "a", "split": "train", "features": [1], "label": 18446744073709551615}', "labels must be whole numbers"),
+        (
+            '{"task": "a", "split": "train", "features": [' + "9" * 400 + '], "label": 0}',
+            "features that are no array",
+        ),
+        (
+            '{"task": "a", "split": "train", "features": [1], "label": 18446744073709551615}',
+            "labels must be whole numbers",
+        ),
     ],
 )
 def test_json_lines_of_any_depth_or_size_fail_cleanly(tmp_path, text, sentence):
@@ -130,8 +152,13 @@ def test_an_archive_of_zeros_is_not_unpacked_to_its_end(tmp_path, monkeypatch):
     for read in (sources.read_cifar100_binary, sources.read_cifar100_python):
         with pytest.raises(ValueError, match=r"train.gz holds more than 10000 bytes"):
             read(tmp_path / "train.gz")
-    (tmp_path / "idx.gz").write_bytes(gzip.compress(b"\0\0\x08\x01" + (1 << 31).to_bytes(4, "big") + bytes(10**6)))
-    with pytest.raises(ValueError, match=r"idx.gz is truncated: it announces \[2147483648\] numbers and holds 10001"):
+    (tmp_path / "idx.gz").write_bytes(
+        gzip.compress(b"\0\0\x08\x01" + (1 << 31).to_bytes(4, "big") + bytes(10**6))
+    )
+    with pytest.raises(
+        ValueError,
+        match=r"idx.gz is truncated: it announces \[2147483648\] numbers and holds 10001",
+    ):
         sources.read_idx(tmp_path / "idx.gz")
 
 
@@ -145,11 +172,16 @@ def test_an_archive_writes_nothing_outside_its_directory(tmp_path, monkeypatch):
             entry = tarfile.TarInfo(name)
             entry.size = 4
             archive.addfile(entry, io.BytesIO(b"evil"))
-        for name, to in (("cifar-100-binary/train.bin", "../../victim"), ("cifar-100-binary/test.bin", "test.bin")):
+        for name, to in (
+            ("cifar-100-binary/train.bin", "../../victim"),
+            ("cifar-100-binary/test.bin", "test.bin"),
+        ):
             entry = tarfile.TarInfo(name)
             entry.type, entry.linkname = tarfile.SYMTYPE, to
             archive.addfile(entry)
-    monkeypatch.setattr(cifar_files, "download", lambda url, target, progress: target.write_bytes(made.getvalue()))
+    monkeypatch.setattr(
+        cifar_files, "download", lambda url, target, progress: target.write_bytes(made.getvalue())
+    )
     place = tmp_path / "data" / "place"
     place.mkdir(parents=True)
     with pytest.raises(ValueError):
@@ -165,7 +197,14 @@ def test_a_source_that_never_ends_is_left(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "text", ["a = " + "[" * 5000, "a = " + "{b = " * 5000, "stream = '" + "x" * 10**6, "\x00", "hidden = [1e400]"]
+    "text",
+    [
+        "a = " + "[" * 5000,
+        "a = " + "{b = " * 5000,
+        "stream = '" + "x" * 10**6,
+        "\x00",
+        "hidden = [1e400]",
+    ],
 )
 def test_specifications_of_any_depth_fail_cleanly(tmp_path, text):
     (tmp_path / "x.toml").write_text(text)
@@ -195,7 +234,9 @@ def test_a_record_of_another_kind_is_refused(tmp_path, changes):
     (tmp_path / "record.json").write_text(json.dumps(content))
     assert Record.load(tmp_path / "record.json").accuracy == [[0.5]]
     (tmp_path / "record.json").write_text(json.dumps(content | changes))
-    with pytest.raises(ValueError, match=r"record.json is no record of gateon, or a damaged one: move it away\.$"):
+    with pytest.raises(
+        ValueError, match=r"record.json is no record of gateon, or a damaged one: move it away\.$"
+    ):
         Record.load(tmp_path / "record.json")
 
 

@@ -23,17 +23,26 @@ BENCHMARKS = Path(__file__).parent.parent.parent / "benchmarks"
 def test_changed_states_go_on_or_are_refused_and_no_process_dies():
     """Some of these inputs once ran past the end of optimizer tensors and took the process along."""
     words = ["fuzz_states.py", "--inputs", "100", "--variants", "n-gateon,adamw,inferred,zoo"]
-    done = subprocess.run([sys.executable, *words], cwd=BENCHMARKS, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(
+        [sys.executable, *words], cwd=BENCHMARKS, capture_output=True, text=True, timeout=300
+    )
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
-    assert all(row["refused"] > 50 and row["read"] > 0 and not row["failed"] for row in found.values())
+    assert all(
+        row["refused"] > 50 and row["read"] > 0 and not row["failed"] for row in found.values()
+    )
 
 
 def a_learner(**options):
     torch.manual_seed(0)
     optimizer = partial(torch.optim.Adam, lr=1e-3, fused=True)
     schedule = partial(torch.optim.lr_scheduler.LambdaLR, lr_lambda=lambda step: 1 / (step + 1))
-    return Learner(mlp(4, (6, 5), 3), optimizer=optimizer, method=GateON(density=0.5, **options), schedule=schedule)
+    return Learner(
+        mlp(4, (6, 5), 3),
+        optimizer=optimizer,
+        method=GateON(density=0.5, **options),
+        schedule=schedule,
+    )
 
 
 def taught(contexts=(0, 0, 1, 1), **options):
@@ -53,24 +62,40 @@ def first(part):
 
 CHANGES = {
     "optimizer tensor too short": lambda s: first_entry(s).update(exp_avg=torch.zeros(1)),
-    "optimizer tensor too long": lambda s: first_entry(s).update(exp_avg_sq=torch.zeros(1000, 1000)),
-    "optimizer tensor of another kind": lambda s: first_entry(s).update(exp_avg=first_entry(s)["exp_avg"].double()),
+    "optimizer tensor too long": lambda s: first_entry(s).update(
+        exp_avg_sq=torch.zeros(1000, 1000)
+    ),
+    "optimizer tensor of another kind": lambda s: first_entry(s).update(
+        exp_avg=first_entry(s)["exp_avg"].double()
+    ),
     "optimizer without an entry": lambda s: first_entry(s).pop("exp_avg"),
     "optimizer step is no number": lambda s: first_entry(s).update(step=torch.zeros(3)),
     "optimizer step below 0": lambda s: first_entry(s).update(step=torch.tensor(-3.0)),
     "optimizer of more parameters": lambda s: s["optimizer"]["state"].update({99: first_entry(s)}),
     "optimizer rate is a text": lambda s: s["optimizer"]["param_groups"][0].update(lr="fast"),
-    "optimizer betas beyond 1": lambda s: s["optimizer"]["param_groups"][0].update(betas=[2.0, 2.0]),
+    "optimizer betas beyond 1": lambda s: s["optimizer"]["param_groups"][0].update(
+        betas=[2.0, 2.0]
+    ),
     "optimizer with amsgrad": lambda s: s["optimizer"]["param_groups"][0].update(amsgrad=True),
     "model tensor of another shape": lambda s: s["model"].update({"1.weight": torch.zeros(7, 4)}),
-    "model tensor of another kind": lambda s: s["model"].update({"1.weight": s["model"]["1.weight"].half()}),
+    "model tensor of another kind": lambda s: s["model"].update(
+        {"1.weight": s["model"]["1.weight"].half()}
+    ),
     "model with more": lambda s: s["model"].update(x=torch.zeros(1)),
-    "gates of fewer contexts than others": lambda s: s["model"].update({g: s["model"][g][:1] for g in gates(s)[:1]}),
+    "gates of fewer contexts than others": lambda s: s["model"].update(
+        {g: s["model"][g][:1] for g in gates(s)[:1]}
+    ),
     "availability of another shape": lambda s: s["method"].update({"1:running": torch.ones(3)}),
-    "availability in a context for each sample": lambda s: s["method"].update(context=torch.zeros(7, dtype=torch.long)),
+    "availability in a context for each sample": lambda s: s["method"].update(
+        context=torch.zeros(7, dtype=torch.long)
+    ),
     "method is a list": lambda s: s.update(method=[1, 2]),
-    "active unit that does not exist": lambda s: s["active"].update({first(s["active"]): torch.tensor([0, 1000])}),
-    "active unit below 0": lambda s: s["active"].update({first(s["active"]): torch.tensor([-1, 2])}),
+    "active unit that does not exist": lambda s: s["active"].update(
+        {first(s["active"]): torch.tensor([0, 1000])}
+    ),
+    "active unit below 0": lambda s: s["active"].update(
+        {first(s["active"]): torch.tensor([-1, 2])}
+    ),
     "active units twice": lambda s: s["active"].update({first(s["active"]): torch.tensor([1, 1])}),
     "active units of no site": lambda s: s["active"].update(x=torch.tensor([0])),
     "context that does not exist": lambda s: s.update(context=9),
@@ -108,15 +133,27 @@ def test_a_state_that_does_not_fit_changes_nothing(change):
 def by_size(parameters):
     """Groups that depend on more than the number of dimensions."""
     held = list(parameters)
-    return [{"params": [p for p in held if (p.numel() > 20) is large], "weight_decay": 0.1 * large} for large in (True, False)]
+    return [
+        {"params": [p for p in held if (p.numel() > 20) is large], "weight_decay": 0.1 * large}
+        for large in (True, False)
+    ]
 
 
 @pytest.mark.parametrize(
     "optimizer",
     [
-        *(torch.optim.Adam, torch.optim.SGD, torch.optim.RMSprop, torch.optim.Adagrad, torch.optim.Adafactor, torch.optim.NAdam),
+        *(
+            torch.optim.Adam,
+            torch.optim.SGD,
+            torch.optim.RMSprop,
+            torch.optim.Adagrad,
+            torch.optim.Adafactor,
+            torch.optim.NAdam,
+        ),
         partial(torch.optim.SGD, momentum=0.9),
-        lambda parameters, lr: torch.optim.Adam([{"params": [p for p in parameters if p.dim() > 1]}], lr=lr),
+        lambda parameters, lr: torch.optim.Adam(
+            [{"params": [p for p in parameters if p.dim() > 1]}], lr=lr
+        ),
         lambda parameters, lr: torch.optim.Adam(by_size(parameters), lr=lr),
     ],
 )
@@ -134,7 +171,10 @@ def test_states_of_all_kinds_of_optimizers_fit(optimizer):
     other.load_state_dict(state)
     assert flat(other.state_dict()) == flat(state)
     x = torch.randn(8, 4)
-    assert one.observe(x, torch.arange(8) % 3, context=0).loss == other.observe(x, torch.arange(8) % 3, context=0).loss
+    assert (
+        one.observe(x, torch.arange(8) % 3, context=0).loss
+        == other.observe(x, torch.arange(8) % 3, context=0).loss
+    )
 
 
 def test_a_learner_with_fewer_contexts_takes_a_state_with_more():
@@ -162,7 +202,9 @@ def test_a_checkpoint_that_does_not_fit_is_told_on_the_command_line(tmp_path, mo
     checkpoint.save(target.state, path)
     assert cli.main(["resume", str(target.out), "--quiet"]) == 2
     told = capsys.readouterr().err
-    assert told.startswith(f"gateon: {path} is no checkpoint of this run (optimizer state 0 exp_avg must be float32 of shape ")
+    assert told.startswith(
+        f"gateon: {path} is no checkpoint of this run (optimizer state 0 exp_avg must be float32 of shape "
+    )
     assert told.endswith(": delete it to start anew.\n") and told.count("\n") == 1
 
 
@@ -190,10 +232,19 @@ NUMBERS = {
     "switches": ("n-gateon", deep("found", "switches", to=[[HUGE]])),
     "isolated": ("n-gateon", deep("found", "isolated", to=[HUGE] * 3)),
     "isolated NaN": ("n-gateon", deep("found", "isolated", to=[float("nan")] * 3)),
-    "advances": ("n-gateon", deep("learner", "method", "advances", to=lambda counts: torch.full_like(counts, 1 << 53))),
-    "steps": ("n-gateon", deep("learner", "method", "steps", to=lambda count: torch.full_like(count, 1 << 53))),
+    "advances": (
+        "n-gateon",
+        deep("learner", "method", "advances", to=lambda counts: torch.full_like(counts, 1 << 53)),
+    ),
+    "steps": (
+        "n-gateon",
+        deep("learner", "method", "steps", to=lambda count: torch.full_like(count, 1 << 53)),
+    ),
     "running loss": ("inferred", deep("learner", "contexts", "detector", "running", to=HUGE)),
-    "running loss of a context": ("inferred", deep("learner", "contexts", "detector", "books", 0, "running", to=HUGE)),
+    "running loss of a context": (
+        "inferred",
+        deep("learner", "contexts", "detector", "books", 0, "running", to=HUGE),
+    ),
     "spread": ("ewc", deep("learner", "method", "spread", to=HUGE)),
 }
 
@@ -206,7 +257,10 @@ def begun(tmp_path_factory):
     try:
         import fuzz_states
 
-        yield {name: fuzz_states.Target(name, tmp_path_factory.mktemp(name)) for name in ("n-gateon", "inferred", "ewc")}
+        yield {
+            name: fuzz_states.Target(name, tmp_path_factory.mktemp(name))
+            for name in ("n-gateon", "inferred", "ewc")
+        }
     finally:
         sys.path.remove(str(BENCHMARKS))
         os.chdir(here)
@@ -226,7 +280,9 @@ def test_numbers_beyond_all_measure_are_refused_with_the_file(begun, case, monke
     checkpoint.save(state, path)
     assert cli.main(["resume", str(target.out), "--quiet"]) == 2
     told = capsys.readouterr().err
-    assert told.startswith(f"gateon: {path} is no checkpoint of this run (") and told.count("\n") == 1
+    assert (
+        told.startswith(f"gateon: {path} is no checkpoint of this run (") and told.count("\n") == 1
+    )
 
 
 def test_availability_recovers_over_any_number_of_steps():

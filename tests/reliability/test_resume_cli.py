@@ -31,7 +31,9 @@ def here(tmp_path, monkeypatch):
     Path("data").mkdir()
     for k in range(3):
         y = np.arange(30) % 3
-        x = ((np.arange(30 * 4).reshape(30, 4) * 7 + k * y[:, None] * 5) % 11 / 16 + y[:, None]).astype(np.float32)
+        x = (
+            (np.arange(30 * 4).reshape(30, 4) * 7 + k * y[:, None] * 5) % 11 / 16 + y[:, None]
+        ).astype(np.float32)
         np.savez(f"data/task{k}.npz", x_train=x, y_train=y, x_test=x, y_test=y)
 
 
@@ -78,10 +80,15 @@ def without_times(out):
     return record
 
 
-@pytest.mark.parametrize(("number", "expected"), [(signal.SIGTERM, 75), (signal.SIGINT, 130), (signal.SIGHUP, 75)])
+@pytest.mark.parametrize(
+    ("number", "expected"), [(signal.SIGTERM, 75), (signal.SIGINT, 130), (signal.SIGHUP, 75)]
+)
 def test_a_stopped_run_says_so_and_resume_goes_on_with_it(program, monkeypatch, number, expected):
     code, out, err = stopped("o", program, monkeypatch, number)
-    assert (code, out) == (expected, "") and err == "\nStopped and saved. The same command goes on from there.\n"
+    assert (code, out) == (
+        expected,
+        "",
+    ) and err == "\nStopped and saved. The same command goes on from there.\n"
     code, out, err = program("resume", "o", "--quiet", "--json")
     assert code == 0 and err == "" and json.loads(out) == Record.load(Path("o/record.json")).summary
     assert program(*words("whole"))[0] == 0
@@ -94,13 +101,21 @@ def test_a_stopped_run_says_so_and_resume_goes_on_with_it(program, monkeypatch, 
 def test_what_cannot_be_resumed_is_one_sentence(program):
     Path("empty").mkdir()
     for folder in ("empty", "nowhere"):
-        assert program("resume", folder) == (2, "", f"gateon: {folder} holds no run to go on with: begin one with gateon run.\n")
+        assert program("resume", folder) == (
+            2,
+            "",
+            f"gateon: {folder} holds no run to go on with: begin one with gateon run.\n",
+        )
     stream = streams.own("data")
-    learner = Learner(torch.nn.Linear(4, 3), optimizer=lambda parameters: torch.optim.SGD(parameters, lr=0.1))
+    learner = Learner(
+        torch.nn.Linear(4, 3), optimizer=lambda parameters: torch.optim.SGD(parameters, lr=0.1)
+    )
     with pytest.raises(Interrupted):
         run(stream, learner, "mine", steps=4, batch=10, progress=Stop(signal.SIGINT))
     code, _, err = program("resume", "mine")
-    assert code == 2 and err.startswith("gateon: mine holds a run that gateon run did not begin (There is no option 'loss'")
+    assert code == 2 and err.startswith(
+        "gateon: mine holds a run that gateon run did not begin (There is no option 'loss'"
+    )
     assert err.endswith("): start what began it again.\n")
     checkpoint.save({"step": 1}, Path("empty/checkpoint-0000-000001.safetensors"))
     code, _, err = program("resume", "empty")
@@ -133,11 +148,17 @@ def test_inspect_tells_what_is_there(program, monkeypatch):
     ]
     program("resume", "o", "--quiet")
     code, out, _ = program("inspect", "o")
-    assert code == 0 and out.startswith("record.json: own:data n-gateon, finished, 3 tasks, continual accuracy ")
+    assert code == 0 and out.startswith(
+        "record.json: own:data n-gateon, finished, 3 tasks, continual accuracy "
+    )
     assert "checkpoint-0003-000000.safetensors: 3 tasks done" in out and "unfinished" not in out
     Path("empty").mkdir()
     assert program("inspect", "empty") == (0, "no run\n", "")
-    assert program("inspect", "nowhere") == (2, "", "gateon: There is no directory nowhere: give the directory of a run.\n")
+    assert program("inspect", "nowhere") == (
+        2,
+        "",
+        "gateon: There is no directory nowhere: give the directory of a run.\n",
+    )
 
 
 def test_inspect_tells_what_is_wrong(program, monkeypatch):
@@ -149,11 +170,18 @@ def test_inspect_tells_what_is_wrong(program, monkeypatch):
     Path("o/record.json").write_text("{")
     Path("o/checkpoint-0001-000003.safetensors.part").write_bytes(b"half")
     code, out, err = program("inspect", "o")
-    assert code == 2 and "checkpoint-0001-000000.safetensors: 1 tasks done" in out and ".part: left half-written" in out
+    assert (
+        code == 2
+        and "checkpoint-0001-000000.safetensors: 1 tasks done" in out
+        and ".part: left half-written" in out
+    )
     damaged, wrong = err.splitlines()
-    assert damaged == "gateon: o/record.json is no record of gateon, or a damaged one: move it away."
+    assert (
+        damaged == "gateon: o/record.json is no record of gateon, or a damaged one: move it away."
+    )
     assert wrong.startswith(f"gateon: {last} is damaged") and "the sha256 of tensor " in wrong
-    assert sorted(path.suffix for path in Path("o").iterdir()).count(".part") == 1  # nothing was changed
+    # nothing was changed
+    assert sorted(path.suffix for path in Path("o").iterdir()).count(".part") == 1
 
 
 def test_inspect_names_who_is_at_work(program, monkeypatch):
@@ -175,9 +203,18 @@ def cli_lock(folder):
 @pytest.mark.parametrize("schema", [1, 2])
 def test_records_of_every_schema_are_read(schema):
     record = Record.load(SAMPLES / f"record-schema-{schema}.json")
-    assert record.schema == schema and record.tasks == ["task0", "task1", "task2"] and len(record.seconds) == 3
+    assert (
+        record.schema == schema
+        and record.tasks == ["task0", "task1", "task2"]
+        and len(record.seconds) == 3
+    )
     assert [len(row) for row in record.accuracy] == [1, 2, 3]
-    assert set(record.summary) >= {"immediate_accuracy", "continual_accuracy", "forgetting_rate", "final_accuracy"}
+    assert set(record.summary) >= {
+        "immediate_accuracy",
+        "continual_accuracy",
+        "forgetting_rate",
+        "final_accuracy",
+    }
 
 
 @pytest.mark.parametrize(
@@ -197,7 +234,10 @@ def test_runs_of_older_checkpoints_go_on(program, sample, name):
     code, out, err = program("resume", "o", "--quiet", "--json")
     assert code == 0 and err == "" and json.loads(out)
     record = Record.load(Path("o/record.json"))
-    assert record.accuracy[0] == state["found"]["accuracy"][0] and len(record.accuracy) == len(record.seconds) == 3
+    assert (
+        record.accuracy[0] == state["found"]["accuracy"][0]
+        and len(record.accuracy) == len(record.seconds) == 3
+    )
     assert [path.name for path in checkpoints(Path("o"))] == ["checkpoint-0003-000000.safetensors"]
 
 

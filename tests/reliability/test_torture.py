@@ -17,7 +17,9 @@ BENCHMARKS = Path(__file__).parent.parent.parent / "benchmarks"
 
 def test_a_run_killed_at_random_moments_leaves_what_an_uninterrupted_one_leaves():
     words = ["torture.py", "--kills", "4", "--steps", "25", "--variants", "n-gateon", "--dry"]
-    done = subprocess.run([sys.executable, *words], cwd=BENCHMARKS, capture_output=True, text=True, timeout=400)
+    done = subprocess.run(
+        [sys.executable, *words], cwd=BENCHMARKS, capture_output=True, text=True, timeout=400
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     found = ast.literal_eval(done.stdout)
     assert found["kills"] == 4 and found["runs"] >= 1 and found["runs that differ"] == 0
@@ -48,7 +50,10 @@ def test_mutated_files_are_read_or_refused_in_a_sentence(fuzz, tmp_path):
         assert outcomes == {"read"}, target.name
         for _ in range(60):
             content = fuzz.mutated(draw.choice(target.samples), draw)
-            assert fuzz.attempt(target, path, content) in ("read", "refused"), (target.name, content)
+            assert fuzz.attempt(target, path, content) in ("read", "refused"), (
+                target.name,
+                content,
+            )
         path.unlink()
     assert fuzz.megabytes() - before < fuzz.MEGABYTES
 
@@ -67,9 +72,17 @@ def test_the_fuzzer_sees_what_goes_wrong(fuzz, tmp_path):
             pass
 
     path = tmp_path / "x"
-    assert fuzz.attempt(fuzz.Target("x", [], raising(IndexError("no"))), path, b"") == "IndexError: no"
-    assert fuzz.attempt(fuzz.Target("x", [], raising(ValueError("no"))), path, b"") == "does not name the file: no"
-    assert fuzz.attempt(fuzz.Target("x", [], lambda path: 1, exact=2), path, b"") == "read, but not as it was written"
+    assert (
+        fuzz.attempt(fuzz.Target("x", [], raising(IndexError("no"))), path, b"") == "IndexError: no"
+    )
+    assert (
+        fuzz.attempt(fuzz.Target("x", [], raising(ValueError("no"))), path, b"")
+        == "does not name the file: no"
+    )
+    assert (
+        fuzz.attempt(fuzz.Target("x", [], lambda path: 1, exact=2), path, b"")
+        == "read, but not as it was written"
+    )
     fuzz.SECONDS, seconds = 0.05, fuzz.SECONDS
     try:
         assert fuzz.attempt(fuzz.Target("x", [], hangs), path, b"") == "takes too long"

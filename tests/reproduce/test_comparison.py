@@ -23,7 +23,19 @@ RECORD = Path(__file__).parents[2] / "results" / "search-methods" / "record.json
 def test_every_method_but_the_parts_of_gateon_is_compared():
     mnist = {row.fields["method"] for row in JOBS["comparison"].rows}
     language = {name for name in ABOUT if name not in mnist}
-    assert mnist >= {"n-gateon", "p-gateon", "ewc", "ewc-online", "si", "xdg", "xdg+si", "hat", "adahat", "rmn", "dendrites"}
+    assert mnist >= {
+        "n-gateon",
+        "p-gateon",
+        "ewc",
+        "ewc-online",
+        "si",
+        "xdg",
+        "xdg+si",
+        "hat",
+        "adahat",
+        "rmn",
+        "dendrites",
+    }
     assert mnist >= {"dendrites+si", "ogd", "lwf", "replay", "zoo", "joint", "finetune", "isolated"}
     assert {"gating-only", "obstruction-only"} <= language
 
@@ -45,8 +57,14 @@ def test_fields_of_a_stream_or_a_scale_override_those_of_the_row():
     where = {"split-mnist": {"lr": 2.0}, "cpu": {"steps": 3}, "split-mnist at cpu": {"steps": 4}}
     row = Row("a", {"method": "ewc", "lr": 1.0, "steps": 7}, where=where)
     scales = {"cpu": Scale({"steps": 9}), "paper": Scale({"steps": 9})}
-    job = Job("j", "J", (row,), {"permuted-mnist": {}, "split-mnist": {}}, scales, columns={"best": {}})
-    found = {(scale, c.stream): (c.specification.lr, c.specification.steps) for scale in scales for c in cells(job, scale)}
+    job = Job(
+        "j", "J", (row,), {"permuted-mnist": {}, "split-mnist": {}}, scales, columns={"best": {}}
+    )
+    found = {
+        (scale, c.stream): (c.specification.lr, c.specification.steps)
+        for scale in scales
+        for c in cells(job, scale)
+    }
     assert found == {
         ("cpu", "permuted-mnist"): (1.0, 3),
         ("cpu", "split-mnist"): (2.0, 4),
@@ -73,16 +91,29 @@ def test_what_was_chosen_is_the_best_trial_in_the_record():
         for stream, chosen in streams.items():
             here = [row for row in rows if (row["method"], row["stream"]) == (method, stream)]
             best = max(here, key=lambda row: row["continual"])
-            assert best["settings"] == ", ".join(f"{name} {value}" for name, value in chosen.items())
+            assert best["settings"] == ", ".join(
+                f"{name} {value}" for name, value in chosen.items()
+            )
 
 
 def test_native_protocols_keep_what_the_publications_say():
-    native = {cell.row.label: cell.specification for cell in cells(JOBS["table-native"], "paper") if not cell.row.scales}
+    native = {
+        cell.row.label: cell.specification
+        for cell in cells(JOBS["table-native"], "paper")
+        if not cell.row.scales
+    }
     assert len(native) == 9
     assert native.pop("RMN").norm == "context"  # every task has norms of its own
-    assert all(one.norm == "none" and one.label_smoothing == 0 and one.schedule == "constant" for one in native.values())
+    assert all(
+        one.norm == "none" and one.label_smoothing == 0 and one.schedule == "constant"
+        for one in native.values()
+    )
     assert native["SI"].keep_optimizer and not native["XdG + SI"].keep_optimizer
-    assert native["HAT"].heads == "per-task" and native["HAT"].optimizer == "plain" and native["HAT"].dropout == 0.5
+    assert (
+        native["HAT"].heads == "per-task"
+        and native["HAT"].optimizer == "plain"
+        and native["HAT"].dropout == 0.5
+    )
     assert native["HAT"].make_method().steps == 859 and native["HAT"].steps % 859 == 0
     assert not native["Active dendrites"].needs_label() and native["XdG"].needs_label()
 
@@ -99,44 +130,97 @@ def test_native_protocols_keep_what_the_publications_say():
         ("hat", "none", "shared", True),
     ],
 )
-def test_a_label_at_test_is_needed_by_the_method_its_heads_or_its_norms(method, norm, heads, needed):
-    assert Specification("split-mnist", method=method, norm=norm, heads=heads).needs_label() is needed
+def test_a_label_at_test_is_needed_by_the_method_its_heads_or_its_norms(
+    method, norm, heads, needed
+):
+    assert (
+        Specification("split-mnist", method=method, norm=norm, heads=heads).needs_label() is needed
+    )
 
 
 def an_entry(row, replay=False, heads=False):
-    measures = {"continual_accuracy": {"mean": 0.9, "spread": 0.0}, "seconds": {"mean": 5.0, "spread": 0.0}}
+    measures = {
+        "continual_accuracy": {"mean": 0.9, "spread": 0.0},
+        "seconds": {"mean": 5.0, "spread": 0.0},
+    }
     needs = {"replay": replay, "heads": heads, "label_at_test": False}
-    return {"row": row, "column": "best", "stream": "s", "seeds": [0], "settings": {"hidden": [3]}, "measures": measures} | needs
+    return {
+        "row": row,
+        "column": "best",
+        "stream": "s",
+        "seeds": [0],
+        "settings": {"hidden": [3]},
+        "measures": measures,
+    } | needs
 
 
 def a_content(*entries):
-    content = {"title": "T", "scale": "cpu", "command": "c", "columns": ["best"], "streams": ["s"], "entries": entries}
+    content = {
+        "title": "T",
+        "scale": "cpu",
+        "command": "c",
+        "columns": ["best"],
+        "streams": ["s"],
+        "entries": entries,
+    }
     rows = [entry["row"] for entry in entries]
-    return content | {"measures": ["continual_accuracy"], "rows": rows, "paper": {}, "differences": [], "waiting": []}
+    return content | {
+        "measures": ["continual_accuracy"],
+        "rows": rows,
+        "paper": {},
+        "differences": [],
+        "waiting": [],
+    }
 
 
 def test_the_table_says_what_a_method_needs():
     text = table(a_content(an_entry("A", replay=True), an_entry("B", heads=True)))
     assert "| replay | own heads | task label at test |" in text
-    assert "| A | 90.00 (1) | yes | no | no |" in text and "| B | 90.00 (1) | no | yes | no |" in text
-    other = a_content(an_entry("A")) | {"printed": "published", "paper": {"A": {"s": {"continual_accuracy": 91.5}}}}
+    assert (
+        "| A | 90.00 (1) | yes | no | no |" in text and "| B | 90.00 (1) | no | yes | no |" in text
+    )
+    other = a_content(an_entry("A")) | {
+        "printed": "published",
+        "paper": {"A": {"s": {"continual_accuracy": 91.5}}},
+    }
     assert "| published: continual accuracy (%) |" in table(other)
 
 
 def test_names_in_the_figure_of_cost_stand_apart_though_the_points_do_not(tmp_path):
     rows = [f"method {n}" for n in range(18)]
-    written = cost(a_content(*(an_entry(row, replay=row.endswith("3")) for row in rows)), tmp_path / "figure")
+    written = cost(
+        a_content(*(an_entry(row, replay=row.endswith("3")) for row in rows)), tmp_path / "figure"
+    )
     text = written[1].read_text()
     assert [path.suffix for path in written] == [".png", ".svg"]
-    assert all(f"<!-- {row} -->" in text for row in rows) and "<!-- stored data of past tasks -->" in text
-    heights = [float(part.split("translate(")[1].split(")")[0].split(" ")[1]) for part in text.split("<!-- method ")[1:]]
+    assert (
+        all(f"<!-- {row} -->" in text for row in rows)
+        and "<!-- stored data of past tasks -->" in text
+    )
+    heights = [
+        float(part.split("translate(")[1].split(")")[0].split(" ")[1])
+        for part in text.split("<!-- method ")[1:]
+    ]
     assert min(b - a for a, b in zip(sorted(heights), sorted(heights)[1:], strict=False)) > 8
 
 
 def test_deviations_are_from_the_row_of_isolated_networks_with_its_own_settings(tmp_path):
     changes = {"hidden": (12, 12), "steps": 4, "batch": 20, "tasks": 2, "data": "mnist-5k"}
     rows = ["p-GateON", "Isolated"]
-    reproduce(JOBS["comparison"], "quick", out=tmp_path, results=tmp_path, rows=rows, streams=["permuted-mnist"], changes=changes)
-    entries = {e["row"]: e["measures"] for e in read(tmp_path / "comparison-quick" / "record.json")["entries"]}
+    reproduce(
+        JOBS["comparison"],
+        "quick",
+        out=tmp_path,
+        results=tmp_path,
+        rows=rows,
+        streams=["permuted-mnist"],
+        changes=changes,
+    )
+    entries = {
+        e["row"]: e["measures"]
+        for e in read(tmp_path / "comparison-quick" / "record.json")["entries"]
+    }
     ours, alone = (entries[row]["immediate_accuracy"]["mean"] for row in rows)
-    assert entries["p-GateON"]["accuracy_deviation"]["mean"] == pytest.approx((ours - alone) / alone, abs=1e-5)
+    assert entries["p-GateON"]["accuracy_deviation"]["mean"] == pytest.approx(
+        (ours - alone) / alone, abs=1e-5
+    )

@@ -9,9 +9,21 @@ from gateon.reproduce.paper import PERMUTED, ROTATED, SHUFFLED
 
 
 def an_entry(row, numbers, *, column="best", stream=PERMUTED, hidden=(10,), series=None, **more):
-    measures = {name: {"mean": n / 100, "spread": 0.0, "each": [n / 100]} for name, n in numbers.items()}
-    entry = {"row": row, "column": column, "stream": stream, "settings": {"hidden": list(hidden)}, "seeds": [0]}
-    return entry | {"measures": measures, "series": series or {}, "replay": False, "label_at_test": True} | more
+    measures = {
+        name: {"mean": n / 100, "spread": 0.0, "each": [n / 100]} for name, n in numbers.items()
+    }
+    entry = {
+        "row": row,
+        "column": column,
+        "stream": stream,
+        "settings": {"hidden": list(hidden)},
+        "seeds": [0],
+    }
+    return (
+        entry
+        | {"measures": measures, "series": series or {}, "replay": False, "label_at_test": True}
+        | more
+    )
 
 
 def a_content(*entries, measures=("continual_accuracy",), columns=("best",), paper=None):
@@ -35,9 +47,14 @@ def continual(n):
 
 
 def test_a_target_is_met_by_the_better_of_the_two_views():
-    table = a_content(an_entry("n-GateON", continual(97.9)), an_entry("p-GateON", continual(98.01) | {"forgetting_rate": 0.07}))
+    table = a_content(
+        an_entry("n-GateON", continual(97.9)),
+        an_entry("p-GateON", continual(98.01) | {"forgetting_rate": 0.07}),
+    )
     found = {"table-1": table}
-    assert findings.at_least("table-1", PERMUTED, 98.0)(found) == findings.Finding("98.01 (p-GateON, 1 seed)", True)
+    assert findings.at_least("table-1", PERMUTED, 98.0)(found) == findings.Finding(
+        "98.01 (p-GateON, 1 seed)", True
+    )
     assert findings.at_least("table-1", PERMUTED, 98.02)(found).holds is False
     forgetting = findings.at_least("table-1", PERMUTED, 0.05, "forgetting_rate", at_most=True)
     assert forgetting(found) == findings.Finding("0.07 (p-GateON, 1 seed)", False)
@@ -47,7 +64,9 @@ def test_a_target_is_met_by_the_better_of_the_two_views():
 
 def test_a_number_that_only_rounds_to_the_target_misses_it():
     found = {"table-1": a_content(an_entry("n-GateON", continual(97.996)))}
-    assert findings.at_least("table-1", PERMUTED, 98.0)(found) == findings.Finding("98.00 (n-GateON, 1 seed)", False)
+    assert findings.at_least("table-1", PERMUTED, 98.0)(found) == findings.Finding(
+        "98.00 (n-GateON, 1 seed)", False
+    )
 
 
 def test_an_order_is_of_networks_of_one_size():
@@ -67,27 +86,45 @@ def test_an_order_is_of_networks_of_one_size():
 
     shown = "Vanilla 30.00 < Gating only, narrow 60.00 < p-GateON 0, narrow 70.00"
     assert order("Vanilla", "Gating only", "p-GateON 0") == findings.Finding(shown, True)
-    assert order("n-GateON 0", "p-GateON 0") == findings.Finding("n-GateON 0 80.00 < p-GateON 0 90.00", True)
-    assert order("p-GateON 0", "n-GateON 0") == findings.Finding("p-GateON 0 90.00, n-GateON 0 80.00", False)
+    assert order("n-GateON 0", "p-GateON 0") == findings.Finding(
+        "n-GateON 0 80.00 < p-GateON 0 90.00", True
+    )
+    assert order("p-GateON 0", "n-GateON 0") == findings.Finding(
+        "p-GateON 0 90.00, n-GateON 0 80.00", False
+    )
     assert order("Vanilla", "n-GateON 0").holds is None  # no size in common
 
 
 def test_saturation_is_a_fall_of_immediate_accuracy():
     def found(*lasts):
         rows = zip(("n-GateON 0", "n-GateON 0.5", "n-GateON 1"), lasts, strict=True)
-        courses = [an_entry(row, {}, series={"immediate": {"mean": [0.98] * 10 + [last] * 10}}) for row, last in rows]
+        courses = [
+            an_entry(row, {}, series={"immediate": {"mean": [0.98] * 10 + [last] * 10}})
+            for row, last in rows
+        ]
         return {"figure-epsilon": a_content(*courses)}
 
     check = claims._saturation("figure-epsilon")
     shown = "immediate accuracy falls by 8.00 (n-GateON 0), 0.50 (n-GateON 0.5), 0.20 (n-GateON 1)"
     assert check(found(0.90, 0.975, 0.978)) == findings.Finding(shown, True)
-    assert check(found(0.98, 0.98, 0.98)).holds is False and check(found(0.9, 0.9, 0.98)).holds is False
+    assert (
+        check(found(0.98, 0.98, 0.98)).holds is False
+        and check(found(0.9, 0.9, 0.98)).holds is False
+    )
     assert check({}).holds is None
 
 
 def test_transfer_needs_every_row_and_stream():
-    check = findings.above("table-supplement", [("n-GateON 0", ROTATED), ("n-GateON 0", SHUFFLED)], "accuracy_deviation", 0.0)
-    entries = [an_entry("n-GateON 0", {"accuracy_deviation": n}, stream=s) for s, n in ((ROTATED, 0.5), (SHUFFLED, 0.1))]
+    check = findings.above(
+        "table-supplement",
+        [("n-GateON 0", ROTATED), ("n-GateON 0", SHUFFLED)],
+        "accuracy_deviation",
+        0.0,
+    )
+    entries = [
+        an_entry("n-GateON 0", {"accuracy_deviation": n}, stream=s)
+        for s, n in ((ROTATED, 0.5), (SHUFFLED, 0.1))
+    ]
     assert check({"table-supplement": a_content(*entries)}).holds is True
     assert check({"table-supplement": a_content(entries[0])}).holds is None
     entries[1]["measures"]["accuracy_deviation"]["mean"] = -0.001
@@ -103,7 +140,9 @@ def test_methods_with_replay_are_no_rivals():
         an_entry("Experience replay", continual(99), replay=True),
         an_entry("Isolated", continual(99)),
     ]
-    assert check({"comparison": a_content(*entries)}) == findings.Finding("permuted: p-GateON 98.00, EWC 96.00", True)
+    assert check({"comparison": a_content(*entries)}) == findings.Finding(
+        "permuted: p-GateON 98.00, EWC 96.00", True
+    )
     entries.append(an_entry("SI", continual(98.5)))
     assert check({"comparison": a_content(*entries)}).holds is False
     assert check({"comparison": a_content(entries[0])}).holds is None
@@ -113,13 +152,22 @@ def test_shared_gates_are_seen_in_the_correlations():
     def found(stream, layers):
         return {
             "figure-correlation": a_content(
-                an_entry("n-GateON 0", {}, stream=stream, column="paper", series={"correlation": {"mean": layers}})
+                an_entry(
+                    "n-GateON 0",
+                    {},
+                    stream=stream,
+                    column="paper",
+                    series={"correlation": {"mean": layers}},
+                )
             )
         }
 
     near = [[1, 0.5, 0], [0.5, 1, 0.5], [0, 0.5, 1]]
     flat = [[1, 0.2, 0.2], [0.2, 1, None], [0.2, None, 1]]
-    assert claims._neighbours(found(ROTATED, [near])).holds is True and claims._neighbours(found(ROTATED, [flat])).holds is False
+    assert (
+        claims._neighbours(found(ROTATED, [near])).holds is True
+        and claims._neighbours(found(ROTATED, [flat])).holds is False
+    )
     assert claims._shared_last_layer(found(PERMUTED, [flat, near])).holds is True
     assert claims._shared_last_layer(found(PERMUTED, [near, flat])).holds is False
     assert claims._neighbours({}).holds is None
@@ -129,11 +177,18 @@ def test_several_fail_with_one_and_are_open_with_one():
     def finding(holds):
         return lambda found: findings.Finding(str(holds), holds)
 
-    assert findings.all_of(finding(True), finding(None), finding(False))({}) == findings.Finding("True; None; False", False)
-    assert findings.all_of(finding(True), finding(None))({}).holds is None and findings.all_of(finding(True))({}).holds is True
+    assert findings.all_of(finding(True), finding(None), finding(False))({}) == findings.Finding(
+        "True; None; False", False
+    )
+    assert (
+        findings.all_of(finding(True), finding(None))({}).holds is None
+        and findings.all_of(finding(True))({}).holds is True
+    )
 
 
-@pytest.mark.parametrize("claim", [*claims.CLAIMS, *claims.TARGETS], ids=lambda claim: claim.text[:40])
+@pytest.mark.parametrize(
+    "claim", [*claims.CLAIMS, *claims.TARGETS], ids=lambda claim: claim.text[:40]
+)
 def test_without_records_nothing_is_claimed(claim):
     assert claim.check({}).holds is None
 
@@ -146,9 +201,12 @@ def test_the_table_sets_the_papers_number_beside_ours():
     ]
     printed = {"A": {PERMUTED: continual(97.8)}, "B": {PERMUTED: continual(96)}}
     page = show.table(a_content(*entries, columns=("paper", "released", "best"), paper=printed))
-    assert "|  | the paper | ours, paper | ours, best |" in page  # what was not run at all has no column
+    # what was not run at all has no column
+    assert "|  | the paper | ours, paper | ours, best |" in page
     assert "| A | 97.8 | 97.50 (1) | 98.25 (1) |" in page and "| B | 96 | - | - |" in page
-    assert "| C (10) | - | - | diverged |" in page and "- C, best, permuted: The loss is nan." in page
+    assert (
+        "| C (10) | - | - | diverged |" in page and "- C, best, permuted: The loss is nan." in page
+    )
     assert "- steps: 1 (the paper: 2)." in page
 
 
@@ -165,13 +223,23 @@ def test_the_numbers_of_the_papers_main_tables_round_those_of_its_supplement():
     for row, numbers in main.items():
         for stream, n in zip((PERMUTED, ROTATED, SHUFFLED), numbers, strict=True):
             assert abs(paper.INFERRED[row][stream]["continual_accuracy"] - n) <= 0.0501
-    assert paper.FED["n-GateON 0"][PERMUTED] == {"continual_accuracy": 92.38, "accuracy_deviation": -5.0, "forgetting_rate": 0.25}
+    assert paper.FED["n-GateON 0"][PERMUTED] == {
+        "continual_accuracy": 92.38,
+        "accuracy_deviation": -5.0,
+        "forgetting_rate": 0.25,
+    }
     assert paper.FED["Vanilla"][SHUFFLED] == {"continual_accuracy": 13.41, "forgetting_rate": 77.44}
-    assert paper.TABLE_1["RMN"] == {PERMUTED: {"continual_accuracy": 97.7}, "split-mnist": {"continual_accuracy": 99.5}}
+    assert paper.TABLE_1["RMN"] == {
+        PERMUTED: {"continual_accuracy": 97.7},
+        "split-mnist": {"continual_accuracy": 99.5},
+    }
 
 
 def test_a_missed_target_says_why_and_no_other_does(tmp_path, monkeypatch):
-    made = tuple(claims.Claim("t", lambda _, holds=h: findings.Finding("1", holds), cause="it is so") for h in (True, False, None))
+    made = tuple(
+        claims.Claim("t", lambda _, holds=h: findings.Finding("1", holds), cause="it is so")
+        for h in (True, False, None)
+    )
     monkeypatch.setattr("gateon.reproduce.docs.TARGETS", made)
     lines = (write_targets(tmp_path, "cpu") / "table.md").read_text().splitlines()
     verdicts = [line.split("|")[5].strip() for line in lines if line.startswith("| t ")]

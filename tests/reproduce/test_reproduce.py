@@ -11,7 +11,17 @@ import pytest
 import torch
 
 from gateon import cli
-from gateon.reproduce import JOBS, Row, cells, make, plan, read, reproduce, write_results_page, write_targets
+from gateon.reproduce import (
+    JOBS,
+    Row,
+    cells,
+    make,
+    plan,
+    read,
+    reproduce,
+    write_results_page,
+    write_targets,
+)
 from gateon.reproduce.job import _made_of, differences, folder_of, settings
 from gateon.reproduce.measures import SERIES, peak_bytes, reset_peak
 from gateon.runs.record import Record
@@ -19,7 +29,9 @@ from gateon.runs.run import Interrupted, Quiet
 from gateon.runs.specification import METHODS, Specification
 
 # Those of texts and of colour images have tests of their own.
-DIGITS = {name: job for name, job in JOBS.items() if job.scales["cpu"].fields.get("data") == "mnist"}
+DIGITS = {
+    name: job for name, job in JOBS.items() if job.scales["cpu"].fields.get("data") == "mnist"
+}
 TINY = {"hidden": (12, 12), "steps": 4, "batch": 20, "tasks": 3}
 
 
@@ -41,7 +53,11 @@ def last_column(job):
 
 
 def make_tiny(job, root, **options):
-    chosen = {"streams": list(job.streams)[:1], "columns": last_column(job), "changes": tiny(job)} | options
+    chosen = {
+        "streams": list(job.streams)[:1],
+        "columns": last_column(job),
+        "changes": tiny(job),
+    } | options
     return reproduce(job, "quick", out=root / "runs", results=root / "results", **chosen)
 
 
@@ -49,12 +65,23 @@ def make_tiny(job, root, **options):
 def everything(tmp_path_factory, few_digits):
     root = tmp_path_factory.mktemp("everything")
     for job in DIGITS.values():
-        rows = [row.label for row in job.rows if row.label in OWN] if any(row.label in OWN for row in job.rows) else []
+        rows = (
+            [row.label for row in job.rows if row.label in OWN]
+            if any(row.label in OWN for row in job.rows)
+            else []
+        )
         make_tiny(job, root, rows=rows)
     return root
 
 
-OWN = {"n-GateON", "p-GateON", "Finetune", "Isolated", "p-GateON, five times the tasks"}  # of long tables only these
+# of long tables only these
+OWN = {
+    "n-GateON",
+    "p-GateON",
+    "Finetune",
+    "Isolated",
+    "p-GateON, five times the tasks",
+}
 
 
 # The machinery
@@ -64,26 +91,55 @@ OWN = {"n-GateON", "p-GateON", "Finetune", "Isolated", "p-GateON, five times the
 def test_every_job_leaves_a_record_a_table_and_a_figure(name, everything):
     folder, job = everything / "results" / f"{name}-quick", JOBS[name]
     content = read(folder / "record.json")
-    assert content["entries"] and content["environment"]["time"] and content["command"] == f"gateon reproduce {name} --scale quick"
+    assert (
+        content["entries"]
+        and content["environment"]["time"]
+        and content["command"] == f"gateon reproduce {name} --scale quick"
+    )
     for entry in content["entries"]:
-        assert entry["seeds"] == [0] and entry["settings"]["hidden"] == [12, 12] and entry["settings"]["made"]
+        assert (
+            entry["seeds"] == [0]
+            and entry["settings"]["hidden"] == [12, 12]
+            and entry["settings"]["made"]
+        )
         if job.look is None:
             assert entry["made"][0]["time"] and set(entry["series"]) == set(job.series)
-            sometimes = {"accuracy_deviation", "delay", "recognised", "missed", "false_alarms"}  # known contexts have no delay
+            # known contexts have no delay
+            sometimes = {
+                "accuracy_deviation",
+                "delay",
+                "recognised",
+                "missed",
+                "false_alarms",
+            }
             sometimes |= {"batches_recognised", "samples_recognised"}
             assert set(job.measures) - sometimes <= set(entry["measures"])
             deviates = "accuracy_deviation" in job.measures and entry["row"] != "Isolated"
             assert ("accuracy_deviation" in entry["measures"]) >= deviates
     page = (folder / "table.md").read_text()
-    assert page.startswith(f"# {job.title}") and "`gateon reproduce" in page and "the paper: mnist" in page
-    assert (folder / "figure.png").exists() == (folder / "figure.svg").exists() == (job.draw is not None)
+    assert (
+        page.startswith(f"# {job.title}")
+        and "`gateon reproduce" in page
+        and "the paper: mnist" in page
+    )
+    assert (
+        (folder / "figure.png").exists()
+        == (folder / "figure.svg").exists()
+        == (job.draw is not None)
+    )
 
 
 def test_jobs_that_need_the_same_run_share_it(everything):
-    runs = [path for path in (everything / "runs" / "quick").iterdir() if (path / "record.json").exists()]
+    runs = [
+        path
+        for path in (everything / "runs" / "quick").iterdir()
+        if (path / "record.json").exists()
+    ]
     asked = [Record.load(path / "record.json").specification for path in runs]
     assert len(runs) == len({json.dumps(one, sort_keys=True) for one in asked})
-    assert all((path / "inside.npz").exists() for path in runs if not path.name.startswith("isolated-"))
+    assert all(
+        (path / "inside.npz").exists() for path in runs if not path.name.startswith("isolated-")
+    )
 
 
 def test_what_is_finished_is_not_run_again(everything, monkeypatch):
@@ -93,15 +149,24 @@ def test_what_is_finished_is_not_run_again(everything, monkeypatch):
     before = read(everything / "results" / "figure-epsilon-quick" / "record.json")["entries"]
     monkeypatch.setattr(make, "learn", refuse)
     make_tiny(JOBS["figure-epsilon"], everything)
-    assert read(everything / "results" / "figure-epsilon-quick" / "record.json")["entries"] == before
+    assert (
+        read(everything / "results" / "figure-epsilon-quick" / "record.json")["entries"] == before
+    )
 
 
 def test_a_subset_of_rows_leaves_the_others_and_other_settings_do_not(everything, tmp_path):
-    job, chosen = JOBS["figure-epsilon"], {"columns": ["best"], "changes": TINY, "out": tmp_path / "elsewhere"}
+    job, chosen = (
+        JOBS["figure-epsilon"],
+        {"columns": ["best"], "changes": TINY, "out": tmp_path / "elsewhere"},
+    )
     (tmp_path / "results").symlink_to(everything / "results")
     old = (everything / "results" / "figure-epsilon-quick" / "record.json").read_text()
     folder = reproduce(job, "quick", results=tmp_path / "results", rows=["n-GateON 1"], **chosen)
-    assert [entry["row"] for entry in read(folder / "record.json")["entries"]] == ["n-GateON 0", "n-GateON 0.5", "n-GateON 1"]
+    assert [entry["row"] for entry in read(folder / "record.json")["entries"]] == [
+        "n-GateON 0",
+        "n-GateON 0.5",
+        "n-GateON 1",
+    ]
     chosen["changes"] = TINY | {"steps": 5}
     folder = reproduce(job, "quick", results=tmp_path / "results", rows=["n-GateON 1"], **chosen)
     assert [entry["row"] for entry in read(folder / "record.json")["entries"]] == ["n-GateON 1"]
@@ -147,10 +212,14 @@ def test_spread_and_seeds_are_those_of_the_runs(tmp_path):
     entry = read(folder / "record.json")["entries"][0]
     found = entry["measures"]["immediate_accuracy"]
     specification = cells(job, "quick", columns=["best"], changes=TINY)[0].specification
-    places = [folder_of(replace(specification, seed=s), tmp_path / "runs" / "quick") for s in (0, 1)]
+    places = [
+        folder_of(replace(specification, seed=s), tmp_path / "runs" / "quick") for s in (0, 1)
+    ]
     each = [Record.load(place / "record.json").summary["immediate_accuracy"] for place in places]
     assert entry["seeds"] == [0, 1] and found["each"] == pytest.approx(each, abs=1e-6)
-    assert (found["mean"], found["spread"]) == pytest.approx((np.mean(each), np.std(each, ddof=1)), abs=1e-6)
+    assert (found["mean"], found["spread"]) == pytest.approx(
+        (np.mean(each), np.std(each, ddof=1)), abs=1e-6
+    )
     assert "(2)" in (folder / "table.md").read_text()
 
 
@@ -166,34 +235,68 @@ def test_a_method_that_does_not_exist_shows_the_papers_number_and_a_dash(tmp_pat
 
 
 def test_the_paper_scale_is_the_papers():
-    ten = {c.row.label: c.specification for c in cells(JOBS["table-1"], "paper", columns=["paper"], streams=["permuted-mnist"])}
+    ten = {
+        c.row.label: c.specification
+        for c in cells(JOBS["table-1"], "paper", columns=["paper"], streams=["permuted-mnist"])
+    }
     n = ten["n-GateON"]
-    assert (n.hidden, n.steps, n.batch, n.lr, n.tasks, n.epsilon, n.rate) == ((2000, 2000), 250, 1000, 5e-3, 10, 0.0, 0.01)
-    hundred = cells(JOBS["table-supplement"], "paper", rows=["p-GateON 0.5"], columns=["best"])[0].specification
-    assert (hundred.hidden, hundred.tasks, hundred.steps, hundred.epsilon, hundred.evaluate) == ((5000,) * 4, 100, 3000, 0.5, "all")
+    assert (n.hidden, n.steps, n.batch, n.lr, n.tasks, n.epsilon, n.rate) == (
+        (2000, 2000),
+        250,
+        1000,
+        5e-3,
+        10,
+        0.0,
+        0.01,
+    )
+    hundred = cells(JOBS["table-supplement"], "paper", rows=["p-GateON 0.5"], columns=["best"])[
+        0
+    ].specification
+    assert (hundred.hidden, hundred.tasks, hundred.steps, hundred.epsilon, hundred.evaluate) == (
+        (5000,) * 4,
+        100,
+        3000,
+        0.5,
+        "all",
+    )
     assert hundred.method == "p-gateon"
 
 
 def test_rows_that_cannot_leave_out_units_are_narrow_with_gateon_beside_them():
-    here = {c.row.label: c.specification.hidden for c in cells(JOBS["table-ablation"], "cpu", streams=["permuted-mnist"])}
+    here = {
+        c.row.label: c.specification.hidden
+        for c in cells(JOBS["table-ablation"], "cpu", streams=["permuted-mnist"])
+    }
     assert here["Vanilla"] == here["Obstruction only"] == here["p-GateON 0, narrow"] == (1000,) * 4
     assert here["p-GateON 0"] == here["Gating only"] == (5000,) * 4
     assert not any("narrow" in c.row.label for c in cells(JOBS["table-ablation"], "paper"))
-    assert any("4 x 1000 in the rows Vanilla" in sentence for sentence in differences(JOBS["table-ablation"], "cpu"))
+    assert any(
+        "4 x 1000 in the rows Vanilla" in sentence
+        for sentence in differences(JOBS["table-ablation"], "cpu")
+    )
 
 
 def test_every_scale_of_every_job_can_be_specified():
     for job in DIGITS.values():
         for scale in ("quick", "cpu", "paper"):
             for cell in cells(job, scale, streams=list(job.streams)[:1]):
-                runs = cell.row.fields["method"] in METHODS and (not cell.row.scales or scale in cell.row.scales)
+                runs = cell.row.fields["method"] in METHODS and (
+                    not cell.row.scales or scale in cell.row.scales
+                )
                 assert (cell.specification is not None) == runs
-        assert job.scales["quick"].fields["data"] == "mnist-5k" and job.scales["cpu"].fields["data"] == "mnist"
+        assert (
+            job.scales["quick"].fields["data"] == "mnist-5k"
+            and job.scales["cpu"].fields["data"] == "mnist"
+        )
 
 
 def test_equal_runs_have_equal_places_whatever_was_left_to_the_preset(tmp_path):
-    spoken = cells(JOBS["table-ablation"], "cpu", rows=["p-GateON 0"], columns=["best"])[0].specification
-    fed = cells(JOBS["table-supplement"], "cpu", rows=["p-GateON 0"], columns=["best"])[0].specification
+    spoken = cells(JOBS["table-ablation"], "cpu", rows=["p-GateON 0"], columns=["best"])[
+        0
+    ].specification
+    fed = cells(JOBS["table-supplement"], "cpu", rows=["p-GateON 0"], columns=["best"])[
+        0
+    ].specification
     assert spoken == fed and folder_of(spoken, tmp_path) == folder_of(fed, tmp_path)
     assert folder_of(replace(spoken, seed=1), tmp_path) != folder_of(spoken, tmp_path)
     assert folder_of(Specification("split-mnist", method="finetune"), tmp_path) == folder_of(
@@ -220,11 +323,18 @@ def test_a_changed_preset_is_another_run(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("words", "told"), [({"rows": ["EWK"]}, "perhaps 'EWC'"), ({"seeds": 0}, "at least 1"), ({"columns": ["x"]}, "no column")]
+    ("words", "told"),
+    [
+        ({"rows": ["EWK"]}, "perhaps 'EWC'"),
+        ({"seeds": 0}, "at least 1"),
+        ({"columns": ["x"]}, "no column"),
+    ],
 )
 def test_what_does_not_exist_is_named_and_nothing_is_written(words, told, tmp_path):
     with pytest.raises(ValueError, match=told):
-        reproduce(JOBS["table-1"], "quick", out=tmp_path / "runs", results=tmp_path / "results", **words)
+        reproduce(
+            JOBS["table-1"], "quick", out=tmp_path / "runs", results=tmp_path / "results", **words
+        )
     assert list(tmp_path.iterdir()) == []
 
 
@@ -244,7 +354,9 @@ def test_a_damaged_record_is_named_and_stays(everything):
 def test_correlations_are_those_of_the_gates_in_the_order_of_the_angles(tmp_path):
     a, b = np.array([1, 1, 0, 0], bool), np.array([0, 1, 1, 0], bool)
     np.savez(tmp_path / "inside.npz", **{"gates 1": np.stack([a, b, a])})
-    record = Record("r", {}, {}, tasks=["rotation 90.0", "rotation 10.0", "rotation 5.5"], contexts=[0, 1, 2])
+    record = Record(
+        "r", {}, {}, tasks=["rotation 90.0", "rotation 10.0", "rotation 5.5"], contexts=[0, 1, 2]
+    )
     assert SERIES["correlation"](record, tmp_path).tolist() == [[[1, 0, 1], [0, 1, 0], [1, 0, 1]]]
     record.tasks[2] = "rotation 50.0"
     assert SERIES["correlation"](record, tmp_path).tolist() == [[[1, 0, 0], [0, 1, 1], [0, 1, 1]]]
@@ -253,21 +365,30 @@ def test_correlations_are_those_of_the_gates_in_the_order_of_the_angles(tmp_path
 
 
 def test_selective_units_are_open_in_their_task_and_lose_availability_there(everything):
-    found = read(everything / "results" / "figure-availability-quick" / "record.json")["entries"][0]["found"][0]
+    found = read(everything / "results" / "figure-availability-quick" / "record.json")["entries"][
+        0
+    ]["found"][0]
     courses, steps = found["courses"], TINY["steps"]
     assert len(found["step"]) == 3 * steps
     gain = np.array(courses["gain"]["selective for task 2"]).reshape(3, steps).mean(axis=1)
     assert gain[1] > max(gain[0], gain[2])
     for course in courses["availability"].values():
-        assert (np.diff(course) <= 1e-6).all() and course[0] <= 1  # epsilon 0: nothing ever unfreezes
+        assert (np.diff(course) <= 1e-6).all() and course[
+            0
+        ] <= 1  # epsilon 0: nothing ever unfreezes
 
 
 def test_bytes_kept_between_tasks_count_network_and_method(everything):
     content = read(everything / "results" / "comparison-quick" / "record.json")
     size = {e["row"]: e["measures"]["state_bytes"]["mean"] for e in content["entries"]}
     plain = 4 * (784 * 12 + 12 + 12 * 12 + 12 + 12 * 10 + 10)
-    norms = {e["row"]: e["settings"].get("norm") for e in content["entries"]}  # chosen by the search; statistics are kept too
-    assert size["Finetune"] == plain if norms["Finetune"] == "none" else plain < size["Finetune"] < 1.1 * plain
+    # chosen by the search; statistics are kept too
+    norms = {e["row"]: e["settings"].get("norm") for e in content["entries"]}
+    assert (
+        size["Finetune"] == plain
+        if norms["Finetune"] == "none"
+        else plain < size["Finetune"] < 1.1 * plain
+    )
     assert 3 * plain < size["Isolated"] < 3.3 * plain
     extra = {e["row"]: e["measures"]["extra_bytes"]["mean"] for e in content["entries"]}
     assert extra == {row: kept - size["Finetune"] for row, kept in size.items()}
@@ -282,20 +403,35 @@ def test_the_program_plans_makes_and_collects(everything, capsys, monkeypatch):
     words = ["--out", "runs", "--results", "results"]
     assert cli.main(["reproduce", "figure-epsilon", "--plan", *words[:2], "--scale", "cpu"]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == "figure-epsilon: 3 runs, 0 finished"
-    assert cli.main(["reproduce", "targets", *words]) == 0 and cli.main(["reproduce", "docs", *words[2:], "--page", "d/r.md"]) == 0
+    assert (
+        cli.main(["reproduce", "targets", *words]) == 0
+        and cli.main(["reproduce", "docs", *words[2:], "--page", "d/r.md"]) == 0
+    )
     assert "results/targets-quick" in capsys.readouterr().out
-    assert cli.main(["reproduce", "tabel-1", *words]) == 2 and "perhaps 'table-1'" in capsys.readouterr().err
+    assert (
+        cli.main(["reproduce", "tabel-1", *words]) == 2
+        and "perhaps 'table-1'" in capsys.readouterr().err
+    )
 
 
 def test_the_page_has_every_table_and_figure_and_each_link_leads_somewhere(everything):
     import re
 
     (everything / "results" / "search-rate").mkdir()
-    tried = {"title": "Rates", "result": [{"label": "rate 0.01", "continual": 0.97531}, {"label": "rate 0.02", "why": "slower"}]}
+    tried = {
+        "title": "Rates",
+        "result": [
+            {"label": "rate 0.01", "continual": 0.97531},
+            {"label": "rate 0.02", "why": "slower"},
+        ],
+    }
     (everything / "results" / "search-rate" / "record.json").write_text(json.dumps(tried))
     page = write_results_page(everything / "results", everything / "docs" / "results.md")
     text = page.read_text()
-    assert all(f"## {job.title}" in text for job in DIGITS.values()) and "## Which of the paper's claims hold" in text
+    assert (
+        all(f"## {job.title}" in text for job in DIGITS.values())
+        and "## Which of the paper's claims hold" in text
+    )
     assert "| rate 0.01 | 0.9753 | - |" in text and "| rate 0.02 | - | slower |" in text
     links = re.findall(r"\]\(([^)]+)\)", text)
     assert len(links) > len(DIGITS) and all((page.parent / link).exists() for link in links)

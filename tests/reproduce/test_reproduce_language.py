@@ -24,14 +24,21 @@ def made(tmp_path_factory):
         patch.setenv("GATEON_DATA", str(root / "data"))
         changes = {"epochs": 1, "tasks": 2, "limit": 40, "threads": 1}
         chosen = {"out": root / "runs", "results": root / "results", "changes": changes}
-        reproduce(TABLE, "quick", rows=["n-GateON", "CTR", "Naive (finetune)", "Isolated"], **chosen)
+        reproduce(
+            TABLE, "quick", rows=["n-GateON", "CTR", "Naive (finetune)", "Isolated"], **chosen
+        )
         reproduce(TRANSFER, "quick", rows=["n-GateON"], **chosen)
     return root
 
 
 def test_the_tables_hold_accuracy_and_macro_f1_beside_the_papers(made):
     content = read(made / "results" / "table-language-quick" / "record.json")
-    assert {entry["row"] for entry in content["entries"]} == {"n-GateON", "CTR", "Naive (finetune)", "Isolated"}
+    assert {entry["row"] for entry in content["entries"]} == {
+        "n-GateON",
+        "CTR",
+        "Naive (finetune)",
+        "Isolated",
+    }
     assert {entry["stream"] for entry in content["entries"]} == {"made-reviews"}
     for entry in content["entries"]:
         assert set(TABLE.measures) <= set(entry["measures"])
@@ -48,7 +55,10 @@ def test_transfer_is_against_networks_apart_in_accuracy_and_macro_f1(made):
     assert set(TRANSFER.measures) <= set(entry["measures"])
     alone = next(e["measures"] for e in table if e["row"] == "Isolated")
     ours = next(e["measures"] for e in table if e["row"] == "n-GateON")
-    for deviation, of in (("accuracy_deviation", "immediate_accuracy"), ("macro_f1_deviation", "immediate_macro_f1")):
+    for deviation, of in (
+        ("accuracy_deviation", "immediate_accuracy"),
+        ("macro_f1_deviation", "immediate_macro_f1"),
+    ):
         wanted = ours[of]["mean"] / alone[of]["mean"] - 1
         assert entry["measures"][deviation]["mean"] == pytest.approx(wanted, abs=1e-5)
 
@@ -76,7 +86,10 @@ def test_what_decides_a_run_decides_its_place(tmp_path):
         {"class_weights": True},
         {"rate": 0.1},
     )
-    asked = [cells(TABLE, "cpu", rows=["n-GateON"], streams=["asc"], changes=changes)[0].specification for changes in changed]
+    asked = [
+        cells(TABLE, "cpu", rows=["n-GateON"], streams=["asc"], changes=changes)[0].specification
+        for changes in changed
+    ]
     places = {folder_of(one, tmp_path) for one in asked}
     assert len(places) == 8 and folder_of(cell, tmp_path) in places
     assert settings(cell)["made"].startswith("GateON(") and "encoder=True" in settings(cell)["made"]
@@ -90,10 +103,15 @@ def test_the_scales_are_what_they_say():
     assert (asc.warm_up, asc.tasks) == (0.1, None)
     assert here["CTR", "dsc"].settings == "width=200" and here["CTR", "dsc"].heads == "per-task"
     printed = {(c.row.label, c.stream): c.specification for c in cells(TABLE, "paper")}
-    assert printed["n-GateON", "dsc"].model == "bert-base-uncased" and printed["n-GateON", "dsc"].lr == 5e-5
+    assert (
+        printed["n-GateON", "dsc"].model == "bert-base-uncased"
+        and printed["n-GateON", "dsc"].lr == 5e-5
+    )
     assert {s: printed["CTR", s].epochs for s in TEXTS} == {"asc": 30, "dsc": 20, "news20": 10}
     assert printed["CTR", "asc"].settings is None and printed["LAMOL", "asc"].model == "gpt2"
-    assert printed["n-GateON", "news20"].keep_headers and not here["n-GateON", "news20"].keep_headers
+    assert (
+        printed["n-GateON", "news20"].keep_headers and not here["n-GateON", "news20"].keep_headers
+    )
     said = differences(TABLE, "cpu")
     assert f"asc: limit {asc.limit} (the paper: None)." in said
     assert "model: minilm (the paper: bert-base-uncased)." in said
@@ -102,8 +120,14 @@ def test_the_scales_are_what_they_say():
 
 @pytest.mark.parametrize("stream", TEXTS)
 def test_networks_apart_are_those_of_the_row_isolated_and_have_their_own_rate(stream, tmp_path):
-    ours, alone = (cells(TABLE, "cpu", rows=[row], streams=[stream])[0].specification for row in ("n-GateON", "Isolated"))
-    assert alone.lr < ours.lr and alone.lr == cells(TABLE, "cpu", rows=["EWC"], streams=[stream])[0].specification.lr
+    ours, alone = (
+        cells(TABLE, "cpu", rows=[row], streams=[stream])[0].specification
+        for row in ("n-GateON", "Isolated")
+    )
+    assert (
+        alone.lr < ours.lr
+        and alone.lr == cells(TABLE, "cpu", rows=["EWC"], streams=[stream])[0].specification.lr
+    )
     apart = isolated_of(ours, TABLE.scale("cpu"))
     assert folder_of(apart, tmp_path) == folder_of(alone, tmp_path)
     assert f"Networks that learn one task each have lr {alone.lr}." in differences(TRANSFER, "cpu")
@@ -121,12 +145,26 @@ def found(**rows):
     """Records of both tables, with one continual accuracy for every row and the same on every stream."""
 
     def entry(row, stream, accuracy):
-        measures = {"continual_accuracy": accuracy, "forgetting_rate": 0.001, "accuracy_deviation": 0.01}
+        measures = {
+            "continual_accuracy": accuracy,
+            "forgetting_rate": 0.001,
+            "accuracy_deviation": 0.01,
+        }
         measures = {name: {"mean": value, "spread": 0.0} for name, value in measures.items()}
-        return {"row": row, "column": "best", "stream": stream, "seeds": [0], "measures": measures, "settings": {"hidden": []}}
+        return {
+            "row": row,
+            "column": "best",
+            "stream": stream,
+            "seeds": [0],
+            "measures": measures,
+            "settings": {"hidden": []},
+        }
 
     entries = [entry(row, stream, accuracy) for row, accuracy in rows.items() for stream in TEXTS]
-    return {name: {"rows": list(rows), "entries": entries} for name in ("table-language", "table-language-transfer")}
+    return {
+        name: {"rows": list(rows), "entries": entries}
+        for name in ("table-language", "table-language-transfer")
+    }
 
 
 OURS = [claim for claim in TARGETS if claim.text.split(":")[0] in TEXTS]
@@ -134,9 +172,23 @@ OURS = [claim for claim in TARGETS if claim.text.split(":")[0] in TEXTS]
 
 def test_the_targets_are_met_and_missed_by_what_records_say():
     assert len(OURS) == 10 and all(claim.check({}).holds is None for claim in OURS)
-    good = found(**{"n-GateON": 0.9, "MTL (joint)": 0.92, "Naive (finetune)": 0.6, "Naive, a head for every task": 0.5})
+    good = found(
+        **{
+            "n-GateON": 0.9,
+            "MTL (joint)": 0.92,
+            "Naive (finetune)": 0.6,
+            "Naive, a head for every task": 0.5,
+        }
+    )
     assert all(claim.check(good).holds for claim in OURS)
-    bad = found(**{"n-GateON": 0.8, "MTL (joint)": 0.92, "Naive (finetune)": 0.75, "Naive, a head for every task": 0.75})
+    bad = found(
+        **{
+            "n-GateON": 0.8,
+            "MTL (joint)": 0.92,
+            "Naive (finetune)": 0.75,
+            "Naive, a head for every task": 0.75,
+        }
+    )
     assert [claim.check(bad).holds for claim in OURS] == [False] * 6 + [True] * 4
 
 

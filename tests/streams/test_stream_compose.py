@@ -15,9 +15,17 @@ def numbered(sizes, identities=None):
             x = torch.arange(count, dtype=torch.float32)[:, None] + 1000 * k + start
             return Split(x, torch.full((count,), k % 3))
 
-        return Task(f"task {k}", rows(sizes[k], 0), rows(3, 900), rows(4, 950), (identities or range(len(sizes)))[k])
+        return Task(
+            f"task {k}",
+            rows(sizes[k], 0),
+            rows(3, 900),
+            rows(4, 950),
+            (identities or range(len(sizes)))[k],
+        )
 
-    return Stream("numbered", len(sizes), 3, (1,), {"stream": "numbered"}, {"name": "numbered"}, make)
+    return Stream(
+        "numbered", len(sizes), 3, (1,), {"stream": "numbered"}, {"name": "numbered"}, make
+    )
 
 
 def test_returning_tasks_are_the_same_task_under_the_same_identity():
@@ -33,7 +41,15 @@ def test_repeats_go_through_the_whole_stream():
 
 
 @pytest.mark.parametrize(
-    "bad", [{}, {"order": [0], "repeats": 2}, {"order": []}, {"order": [0, 3]}, {"order": [-1]}, {"repeats": 0}]
+    "bad",
+    [
+        {},
+        {"order": [0], "repeats": 2},
+        {"order": []},
+        {"order": [0, 3]},
+        {"order": [-1]},
+        {"repeats": 0},
+    ],
 )
 def test_bad_orders_are_refused(bad):
     with pytest.raises(ValueError, match=r"order|repeats"):
@@ -54,7 +70,9 @@ def test_blurring_presents_every_sample_once_and_keeps_the_numbers(sizes, width)
         owner = (task.train.x[:, 0] // 1000).long()
         assert torch.equal(task.train.origin, owner) and torch.equal(task.train.y, owner % 3)
         assert set(owner.tolist()) <= {k - 1, k, k + 1}
-        assert torch.equal(task.test.x, plain[k].test.x) and torch.equal(task.validation.x, plain[k].validation.x)
+        assert torch.equal(task.test.x, plain[k].test.x) and torch.equal(
+            task.validation.x, plain[k].validation.x
+        )
         assert torch.equal(stream.split(k, "train").x, task.train.x)
 
 

@@ -96,12 +96,23 @@ def test_tasks_of_the_embedded_digits(name, seed, digits):
 
 def test_the_first_task_is_the_same_in_three_of_the_streams():
     for seed in (0, 1):
-        assert len({EMBEDDED[name, seed][0] for name in ("permuted-mnist", "rotated-mnist", "shuffled-mnist")}) == 1
+        assert (
+            len(
+                {
+                    EMBEDDED[name, seed][0]
+                    for name in ("permuted-mnist", "rotated-mnist", "shuffled-mnist")
+                }
+            )
+            == 1
+        )
 
 
 @pytest.mark.numeric
 def test_a_blurred_task(digits):
-    assert streams.blurred(streams.split_mnist(data=digits), width=0.3, seed=0).fingerprint(1) == BLURRED
+    assert (
+        streams.blurred(streams.split_mnist(data=digits), width=0.3, seed=0).fingerprint(1)
+        == BLURRED
+    )
 
 
 @pytest.fixture(scope="module")
@@ -126,4 +137,15 @@ def test_the_parts_of_all_of_mnist(mnist):
     assert [len(getattr(task, part)) for part in streams.PARTS] == [55_000, 5_000, 10_000]
     together = task.train.y.bincount() + task.validation.y.bincount()
     assert together.tolist() == [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949]
-    assert task.test.y.bincount().tolist() == [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]
+    assert task.test.y.bincount().tolist() == [
+        980,
+        1135,
+        1032,
+        1010,
+        982,
+        892,
+        958,
+        1028,
+        974,
+        1009,
+    ]

@@ -11,7 +11,8 @@ from gateon import streams
 from gateon.streams import pixels
 from gateon.streams.data import sources
 
-IMAGES = [name for name in streams.STREAMS if "mnist" in name or "cifar" in name]  # texts have tests of their own
+# texts have tests of their own
+IMAGES = [name for name in streams.STREAMS if "mnist" in name or "cifar" in name]
 PLAIN_FIRST = ["permuted-mnist", "rotated-mnist", "shuffled-mnist"]
 
 
@@ -56,7 +57,9 @@ def test_a_task_depends_on_its_seed_and_number_and_on_nothing_else(name, digits)
 
 @pytest.mark.parametrize("name", IMAGES)
 def test_settings_make_the_stream_again(name, digits):
-    options = {"step": 7} if name == "rotated-mnist" else {"digits": 3} if name == "split-mnist" else {}
+    options = (
+        {"step": 7} if name == "rotated-mnist" else {"digits": 3} if name == "split-mnist" else {}
+    )
     stream = streams.open(name, tasks=3, seed=2, validation=100, data=digits, **options)
     again = streams.remake(json.loads(json.dumps(stream.settings)))
     assert again.settings == stream.settings and again.fingerprint(1) == stream.fingerprint(1)
@@ -72,9 +75,14 @@ def test_validation_is_held_out_of_train_by_the_seed_and_the_same_in_all_tasks(d
     assert len(task.validation) == 321 and len(task.train) == 4000 - 321
     train, held, test = (rows_as_bytes(getattr(task, part)) for part in streams.PARTS)
     assert not train & held and not train & test and not held & test
-    assert train | held == rows_as_bytes(streams.Split(pixels.plain(digits.train_x), torch.zeros(4000)))
+    assert train | held == rows_as_bytes(
+        streams.Split(pixels.plain(digits.train_x), torch.zeros(4000))
+    )
     assert torch.equal(stream[1].validation.y, task.validation.y)
-    assert rows_as_bytes(streams.permuted_mnist(seed=2, validation=321, data=digits)[0].validation) != held
+    assert (
+        rows_as_bytes(streams.permuted_mnist(seed=2, validation=321, data=digits)[0].validation)
+        != held
+    )
 
 
 def test_a_twelfth_is_held_out_by_default_and_none_on_request(digits):
@@ -90,20 +98,33 @@ def test_one_permutation_holds_for_all_images_of_a_task(digits):
         plain, moved = stream.split(0, part).x.flatten(1), stream.split(2, part).x.flatten(1)
         assert not torch.equal(plain, moved)
         assert torch.equal(plain.sort(dim=1).values, moved.sort(dim=1).values)
-    # A pixel is known by its values over all images; where two are alike (black everywhere) either may stand for the other.
+    # A pixel is known by its values over all images; where two are alike (black everywhere) either
+    # may stand for the other.
     plain, moved = ({c.numpy().tobytes() for c in stream[k].train.x.flatten(1).T} for k in (0, 2))
     assert plain == moved and len(plain) > 500
 
 
 def test_random_angles_fill_the_turn_and_fixed_steps_follow_each_other(digits):
-    angles = [float(streams.rotated_mnist(tasks=60, data=digits).make(k).name.split()[1]) for k in range(0, 60, 3)]
-    assert angles[0] == 0 and min(angles[1:]) < 90 and max(angles) > 270 and len(set(angles)) == len(angles)
+    angles = [
+        float(streams.rotated_mnist(tasks=60, data=digits).make(k).name.split()[1])
+        for k in range(0, 60, 3)
+    ]
+    assert (
+        angles[0] == 0
+        and min(angles[1:]) < 90
+        and max(angles) > 270
+        and len(set(angles)) == len(angles)
+    )
     stepped = streams.rotated_mnist(tasks=6, step=90, data=digits)
     assert torch.equal(stepped[1].test.x, torch.rot90(stepped[0].test.x, 1, (2, 3)))
     assert [task.identity for task in stepped] == [0, 1, 2, 3, 0, 1]
     assert stepped.fingerprint(4) == stepped.fingerprint(0)
     given = streams.rotated_mnist(angles=(0, 90, -90), data=digits)
-    assert len(given) == 3 and torch.equal(given[1].test.x, stepped[1].test.x) and torch.equal(given[2].test.x, stepped[3].test.x)
+    assert (
+        len(given) == 3
+        and torch.equal(given[1].test.x, stepped[1].test.x)
+        and torch.equal(given[2].test.x, stepped[3].test.x)
+    )
 
 
 def test_shuffled_labels_are_one_renaming_and_the_images_stay(digits):
@@ -111,7 +132,11 @@ def test_shuffled_labels_are_one_renaming_and_the_images_stay(digits):
     plain, named = stream[0], stream[2]
     assert torch.equal(plain.train.x, named.train.x)
     names = {(int(a), int(b)) for a, b in zip(plain.train.y, named.train.y, strict=True)}
-    assert len(names) == 10 and sorted(b for _, b in names) == list(range(10)) and any(a != b for a, b in names)
+    assert (
+        len(names) == 10
+        and sorted(b for _, b in names) == list(range(10))
+        and any(a != b for a, b in names)
+    )
     assert {(int(a), int(b)) for a, b in zip(plain.test.y, named.test.y, strict=True)} == names
 
 
@@ -129,10 +154,18 @@ def test_split_deals_each_digit_once_and_labels_within_the_task(digits):
 
 def test_split_goes_on_past_the_last_digit_and_in_order(digits):
     names = [task.name for task in streams.split_mnist(tasks=10, seed=4, data=digits)]
-    assert sorted(" ".join(names[5:]).replace("digits ", "")) == sorted(" ".join(names[:5]).replace("digits ", ""))
+    assert sorted(" ".join(names[5:]).replace("digits ", "")) == sorted(
+        " ".join(names[:5]).replace("digits ", "")
+    )
     assert names[5:] != names[:5]
     ordered = streams.split_mnist(seed=4, in_order=True, data=digits)
-    assert [task.name for task in ordered] == ["digits 0 1", "digits 2 3", "digits 4 5", "digits 6 7", "digits 8 9"]
+    assert [task.name for task in ordered] == [
+        "digits 0 1",
+        "digits 2 3",
+        "digits 4 5",
+        "digits 6 7",
+        "digits 8 9",
+    ]
     assert streams.split_mnist(tasks=2, digits=5, data=digits).classes == 5
 
 
@@ -165,7 +198,9 @@ def test_tasks_can_be_counted_from_the_end_and_not_past_it(digits):
     stream = streams.permuted_mnist(tasks=3, data=digits)
     assert stream[-1].name == "permutation 2"
     for k in (3, -4):
-        with pytest.raises(IndexError, match=f"Task {k} does not exist: permuted-mnist has tasks 0 to 2"):
+        with pytest.raises(
+            IndexError, match=f"Task {k} does not exist: permuted-mnist has tasks 0 to 2"
+        ):
             stream[k]
     with pytest.raises(ValueError, match="no part 'tset'"):
         stream.split(0, "tset")
@@ -186,7 +221,11 @@ def test_tasks_can_be_counted_from_the_end_and_not_past_it(digits):
         ("rotated-mnist", {"angles": (0, 10), "step": 3}, "no room for a step"),
         ("split-mnist", {"digits": 1}, "digits must be a whole number of at least 2"),
         ("split-mnist", {"digits": 11}, "cannot have 11 digits"),
-        ("split-mnist", {"tasks": 6, "in_order": True}, "In order there are 5 tasks of 2 digits, not 6"),
+        (
+            "split-mnist",
+            {"tasks": 6, "in_order": True},
+            "In order there are 5 tasks of 2 digits, not 6",
+        ),
         ("split-mnist", {"steps": 2}, "split-mnist has no option 'steps'"),
         ("permuted_mnist", {}, "There is no stream 'permuted_mnist', perhaps 'permuted-mnist'"),
         ("own:/nowhere/at/all", {}, "There is no /nowhere/at/all"),

@@ -19,7 +19,9 @@ def save(folder, name, **changes):
     x, y = arrays()
     held = {"x_train": x, "y_train": y, "x_test": x[:6], "y_test": y[:6]} | changes
     folder.mkdir(exist_ok=True)
-    np.savez(folder / f"{name}.npz", **{key: value for key, value in held.items() if value is not None})
+    np.savez(
+        folder / f"{name}.npz", **{key: value for key, value in held.items() if value is not None}
+    )
 
 
 def test_one_file_a_task(tmp_path):
@@ -33,11 +35,15 @@ def test_one_file_a_task(tmp_path):
     assert (stream.classes, stream.shape) == (2, (3,)) and stream.source["embedded"] is False
     x, y = arrays()
     task = stream[0]
-    assert torch.equal(task.test.x, torch.from_numpy(x[:6])) and torch.equal(task.test.y, torch.from_numpy(y[:6]))
+    assert torch.equal(task.test.x, torch.from_numpy(x[:6])) and torch.equal(
+        task.test.y, torch.from_numpy(y[:6])
+    )
     assert len(task.train) == 18 and len(task.validation) == 2
     together = torch.cat([task.train.x, task.validation.x])
     assert torch.equal(together.sort(dim=0).values, torch.from_numpy(x).sort(dim=0).values)
-    assert streams.remake(json.loads(json.dumps(stream.settings))).fingerprint(2) == stream.fingerprint(2)
+    assert streams.remake(json.loads(json.dumps(stream.settings))).fingerprint(
+        2
+    ) == stream.fingerprint(2)
     assert not torch.equal(streams.own(tmp_path, seed=2)[0].validation.x, task.validation.x)
 
 
@@ -55,7 +61,9 @@ def test_one_file_a_split(tmp_path):
         for name, rows in (("train", 20), ("val", 4), ("test", 5)):
             np.savez(tmp_path / task / f"{name}.npz", x=x[:rows], y=y[:rows])
     stream = streams.own(tmp_path)
-    assert [(task.name, len(task.train), len(task.validation), len(task.test)) for task in stream] == [
+    assert [
+        (task.name, len(task.train), len(task.validation), len(task.test)) for task in stream
+    ] == [
         ("a", 20, 4, 5),
         ("b", 20, 4, 5),
     ]
@@ -66,7 +74,9 @@ def test_eight_bit_images_are_scaled_and_grey_ones_get_a_channel(tmp_path):
     save(tmp_path, "a", x_train=x, x_test=x[:6])
     stream = streams.own(tmp_path)
     assert stream.shape == (1, 5, 6)
-    assert torch.equal(stream[0].test.x, torch.from_numpy(x[:6, None].astype(np.float32) / np.float32(255)))
+    assert torch.equal(
+        stream[0].test.x, torch.from_numpy(x[:6, None].astype(np.float32) / np.float32(255))
+    )
 
 
 def test_only_one_task_is_in_memory_at_a_time(tmp_path):
@@ -94,7 +104,10 @@ INFINITE[3, 0] = 1e300
     [
         ({"x_train": POISON}, "NaN or an infinity in the train part of task 'second' .* row 7"),
         ({"x_train": INFINITE}, "NaN or an infinity in the train part of task 'second' .* row 3"),
-        ({"y_train": arrays()[1] - 1}, "labels in the train part of task 'second' .* whole number from 0 up"),
+        (
+            {"y_train": arrays()[1] - 1},
+            "labels in the train part of task 'second' .* whole number from 0 up",
+        ),
         ({"y_train": arrays()[1] + 0.5}, "whole number from 0 up"),
         ({"y_train": arrays()[1][:, None]}, "whole number from 0 up"),
         ({"y_train": arrays()[1].astype(str)}, "whole number from 0 up"),
@@ -102,13 +115,19 @@ INFINITE[3, 0] = 1e300
             {"y_train": np.where(np.arange(20) == 4, 7, arrays()[1])},
             "Label 7, in the train part of task 'second' .* out of range.* 2 has none",
         ),
-        ({"y_test": np.array([0, 1, 2, 0, 1, 0])}, "Label 2, in the test part of task 'second' .* out of range"),
+        (
+            {"y_test": np.array([0, 1, 2, 0, 1, 0])},
+            "Label 2, in the test part of task 'second' .* out of range",
+        ),
         (
             {"x_train": arrays(20, (4,))[0], "x_test": arrays(6, (4,))[0]},
             r"'second' .* train inputs of shape \(4,\), others \(3,\)",
         ),
         ({"x_test": arrays(6, (4,))[0]}, r"'second' .* test inputs of shape \(4,\), others \(3,\)"),
-        ({"x_test": np.empty((0, 3)), "y_test": np.empty(0, int)}, "and some, in the test part of task 'second'"),
+        (
+            {"x_test": np.empty((0, 3)), "y_test": np.empty(0, int)},
+            "and some, in the test part of task 'second'",
+        ),
         ({"y_train": arrays()[1][:-1]}, "as many inputs as labels.* 20 and 19"),
         ({"x_test": None, "y_test": None}, "Task 'second' .* has no test part"),
         ({"x_train": None, "y_train": None}, "Task 'second' .* has no train part"),
@@ -127,7 +146,10 @@ def test_bad_arrays_are_found_at_the_start_and_named(tmp_path, changes, sentence
     assert str(tmp_path) in str(caught.value) and "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("damage", [lambda content: content[:-30], lambda content: content[:200], lambda content: b"text"])
+@pytest.mark.parametrize(
+    "damage",
+    [lambda content: content[:-30], lambda content: content[:200], lambda content: b"text"],
+)
 def test_a_damaged_file_is_named(tmp_path, damage):
     save(tmp_path, "a")
     file = tmp_path / "a.npz"
@@ -167,7 +189,11 @@ def test_images_by_task_and_class(tmp_path):
                 draw_image(tmp_path / task / kind / f"{number}.png", (number * 20, 0, 255))
     stream = streams.own(tmp_path, seed=0)
     assert [task.name for task in stream] == ["day", "night"]
-    assert (stream.classes, stream.shape) == (3, (3, 5, 6))  # ant, cat, dog: channels, height, width
+    # ant, cat, dog: channels, height, width
+    assert (stream.classes, stream.shape) == (
+        3,
+        (3, 5, 6),
+    )
     for task, labels in zip(stream, ({0, 2}, {1, 2}), strict=True):
         assert (len(task.train), len(task.validation), len(task.test)) == (14, 2, 4)
         for part in streams.PARTS:
@@ -175,7 +201,11 @@ def test_images_by_task_and_class(tmp_path):
         reds = torch.cat([getattr(task, part).x[:, 0, 0, 0] for part in streams.PARTS])
         assert sorted(round(red * 255 / 20) for red in reds.tolist()) == sorted([*range(10)] * 2)
         assert (task.train.x[:, 2] == 1).all()
-    assert stream.fingerprint(0) == streams.own(tmp_path, seed=0).fingerprint(0) != streams.own(tmp_path, seed=1).fingerprint(0)
+    assert (
+        stream.fingerprint(0)
+        == streams.own(tmp_path, seed=0).fingerprint(0)
+        != streams.own(tmp_path, seed=1).fingerprint(0)
+    )
 
 
 def test_images_by_task_split_and_class_and_grey_ones_keep_one_channel(tmp_path):
@@ -198,13 +228,24 @@ def test_images_by_task_split_and_class_and_grey_ones_keep_one_channel(tmp_path)
             lambda folder: draw_image(folder / "a" / "9.png", 0, size=(7, 7)),
             r"9\.png and the images before it differ in size, 7 x 7 and 6 x 5",
         ),
-        (lambda folder: (folder / "a" / "9.png").write_bytes(b"nonsense"), r"9\.png cannot be read as an image"),
         (
-            lambda folder: (folder / "a" / "2.png").write_bytes((folder / "a" / "2.png").read_bytes()[:-25]),
+            lambda folder: (folder / "a" / "9.png").write_bytes(b"nonsense"),
+            r"9\.png cannot be read as an image",
+        ),
+        (
+            lambda folder: (folder / "a" / "2.png").write_bytes(
+                (folder / "a" / "2.png").read_bytes()[:-25]
+            ),
             r"2\.png is a broken image",
         ),
-        (lambda folder: draw_image(folder / "a" / "9.tif", 0, mode="F"), "9.tif has pixels of kind F"),
-        (lambda folder: draw_image(folder / "c" / "1.png", 0), "c holds 1 images: a class needs three"),
+        (
+            lambda folder: draw_image(folder / "a" / "9.tif", 0, mode="F"),
+            "9.tif has pixels of kind F",
+        ),
+        (
+            lambda folder: draw_image(folder / "c" / "1.png", 0),
+            "c holds 1 images: a class needs three",
+        ),
     ],
     ids=["size", "nonsense", "broken", "kind", "few"],
 )
@@ -247,7 +288,12 @@ def rows(count=10, **changes):
     for task in ("zebra", "ant"):
         for split in ("train", "dev", "test"):
             for number in range(count):
-                yield {"task": task, "split": split, "features": [number, 0.5], "label": number % 2} | changes
+                yield {
+                    "task": task,
+                    "split": split,
+                    "features": [number, 0.5],
+                    "label": number % 2,
+                } | changes
 
 
 def write(file, lines):
@@ -259,7 +305,9 @@ def test_json_lines_with_features(tmp_path):
     stream = streams.own(write(tmp_path / "stream.jsonl", rows()))
     assert [task.name for task in stream] == ["zebra", "ant"]  # as they come
     assert (stream.classes, stream.shape, len(stream[0].validation)) == (2, (2,), 10)
-    assert torch.equal(stream[1].test.x[:, 0], torch.arange(10.0)) and stream[1].test.y[:3].tolist() == [0, 1, 0]
+    assert torch.equal(stream[1].test.x[:, 0], torch.arange(10.0)) and stream[1].test.y[
+        :3
+    ].tolist() == [0, 1, 0]
 
 
 def test_json_lines_with_images(tmp_path):
@@ -276,19 +324,37 @@ def test_json_lines_with_images(tmp_path):
         ),
         ({"task": "zebra", "split": "train", "features": [1, 2]}, "Row 61 .* has no label"),
         ({"split": "train", "features": [1, 2], "label": 1}, "Row 61 .* has no task"),
-        ({"task": "zebra", "split": "holiday", "features": [1, 2], "label": 1}, "split 'holiday': use train, validation or test"),
-        ({"task": "zebra", "split": "train", "features": [1, 2], "label": 1.0}, r"label 1\.0: labels must be whole numbers"),
+        (
+            {"task": "zebra", "split": "holiday", "features": [1, 2], "label": 1},
+            "split 'holiday': use train, validation or test",
+        ),
+        (
+            {"task": "zebra", "split": "train", "features": [1, 2], "label": 1.0},
+            r"label 1\.0: labels must be whole numbers",
+        ),
         ({"task": "zebra", "split": "train", "features": [1, 2], "label": "1"}, "label '1'"),
         ({"task": "zebra", "split": "train", "features": [1, 2], "label": True}, "label True"),
-        ({"task": "zebra", "split": "train", "features": [1, 2], "label": -1}, "whole number from 0 up"),
+        (
+            {"task": "zebra", "split": "train", "features": [1, 2], "label": -1},
+            "whole number from 0 up",
+        ),
         (
             {"task": "zebra", "split": "train", "features": [1, 2, 3], "label": 1},
             r"Row 61 .* shape \(3,\), the rows before it \(2,\)",
         ),
-        ({"task": "zebra", "split": "train", "features": [1, [2]], "label": 1}, "Row 61 .* no array of numbers"),
+        (
+            {"task": "zebra", "split": "train", "features": [1, [2]], "label": 1},
+            "Row 61 .* no array of numbers",
+        ),
         ({"task": "zebra", "split": "train", "features": "12", "label": 1}, "Row 61"),
-        ({"task": "zebra", "split": "train", "features": [1, float("nan")], "label": 1}, "NaN or an infinity in the train part"),
-        ({"task": "late", "split": "train", "features": [1, 2], "label": 1}, "Task 'late' .* has no test part"),
+        (
+            {"task": "zebra", "split": "train", "features": [1, float("nan")], "label": 1},
+            "NaN or an infinity in the train part",
+        ),
+        (
+            {"task": "late", "split": "train", "features": [1, 2], "label": 1},
+            "Task 'late' .* has no test part",
+        ),
     ],
 )
 def test_bad_json_rows_are_named(tmp_path, bad, sentence):

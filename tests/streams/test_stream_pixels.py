@@ -11,7 +11,9 @@ pytestmark = pytest.mark.numeric
 
 
 def some_images(count=7, channels=1, side=28, seed=0):
-    return np.random.default_rng(seed).integers(0, 256, (count, channels, side, side), dtype=np.uint8)
+    return np.random.default_rng(seed).integers(
+        0, 256, (count, channels, side, side), dtype=np.uint8
+    )
 
 
 def test_plain_divides_by_255_and_reaches_exactly_0_and_1():
@@ -41,17 +43,21 @@ def test_quarter_turns_are_exact_and_counter_clockwise(turns):
 @given(degrees=st.floats(-400, 400), side=st.integers(2, 31))
 @settings(max_examples=40, deadline=None)
 def test_rotation_agrees_with_grid_sample(degrees, side):
-    # Noise is the hardest case: a place rounded to 1/256 pixel, across and down, is worth up to 2/512 of the full range.
+    # Noise is the hardest case: a place rounded to 1/256 pixel, across and down, is worth up to
+    # 2/512 of the full range.
     images = some_images(3, side=side)
     cosine, sine = np.cos(np.radians(degrees)), np.sin(np.radians(degrees))
-    turn = torch.tensor([[cosine, -sine, 0], [sine, cosine, 0]], dtype=torch.float32).expand(3, 2, 3)
+    turn = torch.tensor([[cosine, -sine, 0], [sine, cosine, 0]], dtype=torch.float32).expand(
+        3, 2, 3
+    )
     grid = F.affine_grid(turn, [3, 1, side, side], align_corners=False)
     expected = F.grid_sample(pixels.plain(images), grid, align_corners=False)
     assert (pixels.rotate(images, degrees) - expected).abs().max() < 0.01
 
 
 def test_rotated_values_are_whole_multiples_of_a_fixed_unit():
-    # The reason why rotation is equal on every machine: all sums are whole numbers that float32 holds without rounding.
+    # The reason why rotation is equal on every machine: all sums are whole numbers that float32
+    # holds without rounding.
     units = pixels.rotate(some_images(), 33.3).double() * 255 * 2**16
     assert (units - units.round()).abs().max() < 0.5
     corners = pixels._corners(28, 28, 33.3)
@@ -74,7 +80,11 @@ def test_chunks_and_threads_change_nothing(threads):
 
 def test_no_images_give_no_images():
     empty = np.empty((0, 1, 28, 28), np.uint8)
-    for made in (pixels.plain(empty), pixels.permute(empty, np.arange(784)), pixels.rotate(empty, 10)):
+    for made in (
+        pixels.plain(empty),
+        pixels.permute(empty, np.arange(784)),
+        pixels.rotate(empty, 10),
+    ):
         assert made.shape == (0, 1, 28, 28)
 
 

@@ -32,14 +32,23 @@ def test_the_published_sets_as_they_are(name):
     for task in stream:
         assert len(task.train) == 40 and len(task.validation) and len(task.test)
         labels = set(task.train.y.tolist())
-        assert labels == (set(range(3)) if task.name in ("rest", "laptop") else {0, 1}) >= set(task.test.y.tolist())
-        assert all(torch.equal((split.x != 0).sum(1), split.lengths) for split in (task.train, task.validation, task.test))
+        assert (
+            labels
+            == (set(range(3)) if task.name in ("rest", "laptop") else {0, 1})
+            >= set(task.test.y.tolist())
+        )
+        assert all(
+            torch.equal((split.x != 0).sum(1), split.lengths)
+            for split in (task.train, task.validation, task.test)
+        )
 
 
 def test_the_published_orders_name_every_task_once(name):
-    corpus = {"asc": text_files.read_asc, "dsc": text_files.read_dsc, "news20": lambda: text_files.read_news20(False, True, 0)}[
-        name
-    ]()
+    corpus = {
+        "asc": text_files.read_asc,
+        "dsc": text_files.read_dsc,
+        "news20": lambda: text_files.read_news20(False, True, 0),
+    }[name]()
     assert len(corpus.tasks) == (19 if name == "asc" else 10) and len(corpus.orders) == 20
     assert all(sorted(order) == sorted(corpus.tasks) for order in corpus.orders)
     assert len({tuple(order) for order in corpus.orders}) == 20

@@ -13,8 +13,8 @@ __all__ = ["Contextual", "as_context", "contexts_of", "show_context"]
 class Contextual(nn.Module):
     """A module with something of its own for every context: a learner sets `context` at a switch, and adds those that are missing.
 
-    Where contexts bring parameters they are added before the optimizer of that context is built, and `load_state_dict` must
-    add what the state has more of.
+    Where contexts bring parameters they are added before the optimizer of that context is built,
+    and `load_state_dict` must add what the state has more of.
 
     >>> import torch
     >>> class Scales(Contextual):
@@ -75,5 +75,7 @@ def as_context(context: Any) -> int:
     except (TypeError, ValueError, RuntimeError):
         index = -1
     if index < 0:
-        raise IndexError(f"Context {context!r} does not exist: contexts are whole numbers from 0 on.")
+        raise IndexError(
+            f"Context {context!r} does not exist: contexts are whole numbers from 0 on."
+        )
     return index

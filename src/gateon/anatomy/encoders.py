@@ -1,8 +1,9 @@
 """Sites of pretrained encoders like BERT, found by what their layers do and not by what they are called.
 
-A block of such an encoder is attention and then a pair of Linears, and what each adds to its input is normalised at once. Gates go
-where the paper has them (Methods, BERT network architecture): behind the embeddings, behind the norm of each attention, behind the
-activation between the two Linears, behind the norm after them, and behind the pooler. Embeddings and attention are fixed, at
+A block of such an encoder is attention and then a pair of Linears, and what each adds to its input
+is normalised at once. Gates go where the paper has them (Methods, BERT network architecture):
+behind the embeddings, behind the norm of each attention, behind the activation between the two
+Linears, behind the norm after them, and behind the pooler. Embeddings and attention are fixed, at
 availability 0: nothing is known of what pretraining found relevant there. Their gates still learn.
 """
 
@@ -25,13 +26,15 @@ def encoder_sites(model: nn.Module, example: Any = None, *, fixed: bool = True) 
     """The sites of a model that is an encoder like BERT, or has one inside.
 
     Args:
-        model: BERT, DistilBERT, RoBERTa, ELECTRA, MiniLM or any other whose blocks are built so, with or without output layers.
+        model: BERT, DistilBERT, RoBERTa, ELECTRA, MiniLM or any other whose blocks are built so,
+            with or without output layers.
         example: one batch of input, for models that carry none.
         fixed: hold embeddings and attention at availability 0.
     """
     wiring, found = trace(model, example), find_sites(model, None, example)
     by_layer = {layer: site for site in found for layer in site.owns}
-    read = {reader for site in found for reader in site.readers if site.gated}  # by layers behind an activation
+    # by layers behind an activation
+    read = {reader for site in found for reader in site.readers if site.gated}
     merged: dict[str, Site] = {}
     inner: set[str] = set()
     held: set[str] = set()
@@ -43,7 +46,13 @@ def encoder_sites(model: nn.Module, example: Any = None, *, fixed: bool = True) 
         norm, layer = by_layer[call.name], wiring.calls[branch]
         is_attention = layer.name not in read
         kinds.add(is_attention)
-        merged[norm.name] = replace(norm, name=layer.name, owns=(layer.name, call.name), gated=True, fixed=fixed and is_attention)
+        merged[norm.name] = replace(
+            norm,
+            name=layer.name,
+            owns=(layer.name, call.name),
+            gated=True,
+            fixed=fixed and is_attention,
+        )
         merged[by_layer[layer.name].name] = merged[norm.name]
         if is_attention:
             before = _layers_before(wiring, branch)
@@ -59,8 +68,12 @@ def encoder_sites(model: nn.Module, example: Any = None, *, fixed: bool = True) 
         if site.name in merged:
             site = merged[site.name]
         elif site.name in inner:  # query, key and value make no units that another layer reads
-            site = Site(site.name, "", site.owns, 0, gated=False, fixed=fixed, note="inside attention")
-        elif site.name in held or any(isinstance(base_layer(model.get_submodule(name)), nn.Embedding) for name in site.owns):
+            site = Site(
+                site.name, "", site.owns, 0, gated=False, fixed=fixed, note="inside attention"
+            )
+        elif site.name in held or any(
+            isinstance(base_layer(model.get_submodule(name)), nn.Embedding) for name in site.owns
+        ):
             site = replace(site, fixed=fixed)
         sites[site.name] = site
     return list(sites.values())
@@ -73,7 +86,12 @@ def _normalised_branch(wiring: Wiring, index: int) -> int | None:
         return None
     total = _through(wiring, calls[index].inputs[0])
     summed = calls[total]
-    if summed.module is not None or summed.name not in SUMS or wiring.users(total) != [index] or len(summed.inputs) != 2:
+    if (
+        summed.module is not None
+        or summed.name not in SUMS
+        or wiring.users(total) != [index]
+        or len(summed.inputs) != 2
+    ):
         return None
     branches = [i for i in (_through(wiring, i) for i in summed.inputs) if _is_linear(calls[i])]
     alone = [i for i in branches if not _read_by_layer(wiring, i)]
@@ -81,12 +99,18 @@ def _normalised_branch(wiring: Wiring, index: int) -> int | None:
 
 
 def _is_linear(call: Call) -> bool:
-    return call.module is not None and is_layer(call.module) and not isinstance(base_layer(call.module), nn.Embedding)
+    return (
+        call.module is not None
+        and is_layer(call.module)
+        and not isinstance(base_layer(call.module), nn.Embedding)
+    )
 
 
 def _through(wiring: Wiring, index: int) -> int:
     """Back through dropout to what made its input."""
-    while isinstance(wiring.calls[index].module, TRANSPARENT) or wiring.calls[index].name == "dropout":
+    while (
+        isinstance(wiring.calls[index].module, TRANSPARENT) or wiring.calls[index].name == "dropout"
+    ):
         index = wiring.calls[index].inputs[0]
     return index
 
@@ -108,6 +132,16 @@ def _layers_before(wiring: Wiring, index: int) -> set[int]:
 
 def _candidates(model: nn.Module) -> str:
     """The repeated blocks of a model, for whoever looks for its layers."""
-    lists = {name: module for name, module in model.named_modules() if isinstance(module, nn.ModuleList) and len(module)}
-    blocks = [f"{name}: {len(blocks)} x {type(blocks[0]).__name__}" for name, blocks in lists.items()]
-    return "its repeated blocks are " + ", ".join(blocks[:5]) if blocks else "it has no repeated blocks"
+    lists = {
+        name: module
+        for name, module in model.named_modules()
+        if isinstance(module, nn.ModuleList) and len(module)
+    }
+    blocks = [
+        f"{name}: {len(blocks)} x {type(blocks[0]).__name__}" for name, blocks in lists.items()
+    ]
+    return (
+        "its repeated blocks are " + ", ".join(blocks[:5])
+        if blocks
+        else "it has no repeated blocks"
+    )

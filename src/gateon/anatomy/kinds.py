@@ -94,7 +94,9 @@ REGISTERED: dict[type, Kind] = {}
 RECOGNISED: list[tuple[Callable[[nn.Module], bool], Kind]] = []
 
 
-def layer_kind(*types: type, where: Callable[[nn.Module], bool] | None = None) -> Callable[[type[Kind]], type[Kind]]:
+def layer_kind(
+    *types: type, where: Callable[[nn.Module], bool] | None = None
+) -> Callable[[type[Kind]], type[Kind]]:
     """Register a `Kind` for layer types, or for modules that a function recognises.
 
     Args:
@@ -211,7 +213,9 @@ def spread(module: nn.Module, name: str, values: Tensor) -> Tensor | None:
     """
     if is_adapted(module):
         inside: Any = module.base_layer
-        return spread(inside, name.removeprefix(INSIDE), values) if name.startswith(INSIDE) else None
+        return (
+            spread(inside, name.removeprefix(INSIDE), values) if name.startswith(INSIDE) else None
+        )
     if isinstance(module, nn.PReLU) and module.num_parameters == 1:
         return None  # one slope for all units, however many are left
     kind = kind_of(module) or (Kind() if is_activation(module) else None)
@@ -242,7 +246,9 @@ def spread_inputs(module: nn.Module, weight: Tensor, values: Tensor) -> Tensor:
     axis, groups = input_weights(module)[1], getattr(module, "groups", 1)
     values = values.to(weight.dtype)
     if axis == 1 and groups > 1:
-        blocks = values.view(groups, 1, -1).repeat_interleave(len(weight) // groups, 1).flatten(0, 1)
+        blocks = (
+            values.view(groups, 1, -1).repeat_interleave(len(weight) // groups, 1).flatten(0, 1)
+        )
         return blocks.view(*blocks.shape, *[1] * (weight.dim() - 2))
     per_input = values.repeat_interleave(weight.shape[axis] // len(values))
     return per_input.view([-1 if d == axis else 1 for d in range(weight.dim())])

@@ -1,6 +1,7 @@
 """ContextNorm: normalisation statistics that are kept per context.
 
-Running statistics are no parameters: availability cannot protect them, and one shared set forgets for every context.
+Running statistics are no parameters: availability cannot protect them, and one shared set forgets
+for every context.
 """
 
 from __future__ import annotations
@@ -22,14 +23,18 @@ LARGEST_STATISTIC = 1 << 16  # numbers
 class ContextNorm(nn.Module):
     """Batch normalisation with running statistics of its own for every context.
 
-    y = scale * (x - mean_k) / sqrt(var_k + eps) + shift. In training mean_k and var_k are the batch's and move the running ones of
-    context k; in evaluation they are the running ones of context k, so that one sample can be predicted alone.
+    y = scale * (x - mean_k) / sqrt(var_k + eps) + shift. In training mean_k and var_k are the
+    batch's and move the running ones of context k; in evaluation they are the running ones of
+    context k, so that one sample can be predicted alone.
 
     Args:
         num_features: units or channels, dimension 1 of the input.
-        contexts: how many contexts have statistics; `add_context` adds one, as `Gates.add_context` does.
-        statistics: "context" as above, or "batch": the batch's own, in evaluation too (predictions then depend on the batch).
-        affine: whether scale and shift are learned (shared by all contexts, and protected by availability like weights).
+        contexts: how many contexts have statistics; `add_context` adds one, as `Gates.add_context`
+            does.
+        statistics: "context" as above, or "batch": the batch's own, in evaluation too (predictions
+            then depend on the batch).
+        affine: whether scale and shift are learned (shared by all contexts, and protected by
+            availability like weights).
 
     >>> norm = ContextNorm(4, contexts=2)
     >>> _ = norm(torch.randn(8, 4) + 5)
@@ -56,12 +61,20 @@ class ContextNorm(nn.Module):
             raise ValueError(f'statistics is "context" or "batch", not {statistics!r}.')
         if contexts < 1:
             raise ValueError(f"contexts is at least 1, not {contexts}.")
-        self.num_features, self.eps, self.momentum, self.statistics = num_features, eps, momentum, statistics
+        self.num_features, self.eps, self.momentum, self.statistics = (
+            num_features,
+            eps,
+            momentum,
+            statistics,
+        )
         self.weight = nn.Parameter(torch.ones(num_features)) if affine else None
         self.bias = nn.Parameter(torch.zeros(num_features)) if affine else None
         self.register_buffer("running_mean", torch.zeros(contexts, num_features))
         self.register_buffer("running_var", torch.ones(contexts, num_features))
-        self.register_buffer("start", torch.stack([torch.zeros(num_features), torch.ones(num_features)]))  # of a new context
+        # of a new context
+        self.register_buffer(
+            "start", torch.stack([torch.zeros(num_features), torch.ones(num_features)])
+        )
         self.replaces: type[_BatchNorm] | None = None  # the class it took the place of
         # A plain attribute: as a buffer it would be saved, and broadcast by data-parallel wrappers.
         self.context = torch.zeros((), dtype=torch.long)
@@ -102,11 +115,14 @@ class ContextNorm(nn.Module):
 
     def _normalise(self, x: Tensor, k: Tensor) -> Tensor:
         row = k.reshape(1)
+        # copies, which it moves
         mean, var = (
             self.running_mean.index_select(0, row)[0],
             self.running_var.index_select(0, row)[0],
-        )  # copies, which it moves
-        y = F.batch_norm(x, mean, var, self.weight, self.bias, self.training, self.momentum, self.eps)
+        )
+        y = F.batch_norm(
+            x, mean, var, self.weight, self.bias, self.training, self.momentum, self.eps
+        )
         if self.training:
             self.running_mean.index_copy_(0, row, mean[None])
             self.running_var.index_copy_(0, row, var[None])
@@ -114,7 +130,10 @@ class ContextNorm(nn.Module):
 
     def _with_own_statistics(self, x: Tensor) -> Tensor:
         shape = (x.shape[0], -1, *[1] * (x.dim() - 2))
-        mean, var = self.running_mean[self.context].view(shape), self.running_var[self.context].view(shape)
+        mean, var = (
+            self.running_mean[self.context].view(shape),
+            self.running_var[self.context].view(shape),
+        )
         y = (x - mean) * torch.rsqrt(var + self.eps)
         if self.weight is None or self.bias is None:
             return y
@@ -128,7 +147,11 @@ class ContextNorm(nn.Module):
 
     def _load_from_state_dict(self, state: dict[str, Any], prefix: str, *rest: Any) -> None:
         saved = state.get(prefix + "running_mean")
-        if saved is not None and saved.shape[1:] == self.running_mean.shape[1:] and len(saved) > len(self.running_mean):
+        if (
+            saved is not None
+            and saved.shape[1:] == self.running_mean.shape[1:]
+            and len(saved) > len(self.running_mean)
+        ):
             missing = len(saved) - len(self.running_mean)
             self.running_mean = torch.cat([self.running_mean, self.start[:1].expand(missing, -1)])
             self.running_var = torch.cat([self.running_var, self.start[1:].expand(missing, -1)])
@@ -147,7 +170,9 @@ class UnitLength(nn.Module):
         return F.normalize(x, dim=1)
 
 
-def context_norms(model: nn.Module, contexts: int = 1, *, statistics: Statistics = "context") -> nn.Module:
+def context_norms(
+    model: nn.Module, contexts: int = 1, *, statistics: Statistics = "context"
+) -> nn.Module:
     """Put a ContextNorm in the place of every BatchNorm of the model, with its scale, shift and statistics; returns the model.
 
     Call it before `gateon.attach` and before the optimizer is built.
@@ -157,10 +182,16 @@ def context_norms(model: nn.Module, contexts: int = 1, *, statistics: Statistics
     ContextNorm(4, contexts=1, statistics='context')
     """
     if "context_gates" in model.__dict__:
-        raise ValueError("This model has gates already, and they would be lost with its norms: call context_norms before attach.")
+        raise ValueError(
+            "This model has gates already, and they would be lost with its norms: call context_norms before attach."
+        )
     if isinstance(model, _BatchNorm):
         return _converted(model, contexts, statistics)
-    new = {norm: _converted(norm, contexts, statistics) for norm in model.modules() if isinstance(norm, _BatchNorm)}
+    new = {
+        norm: _converted(norm, contexts, statistics)
+        for norm in model.modules()
+        if isinstance(norm, _BatchNorm)
+    }
     for parent in list(model.modules()):
         for name, child in parent._modules.items():
             if isinstance(child, _BatchNorm):
@@ -189,13 +220,26 @@ def kept_statistics(model: nn.Module) -> Callable[[], None]:
 
 def _converted(norm: _BatchNorm, contexts: int, statistics: Statistics) -> ContextNorm:
     if norm.momentum is None:
-        raise ValueError("A BatchNorm with momentum=None averages over all of time; give it a momentum before converting it.")
+        raise ValueError(
+            "A BatchNorm with momentum=None averages over all of time; give it a momentum before converting it."
+        )
     if norm.running_mean is None:  # it never had statistics of its own and uses the batch's
         statistics = "batch"
-    new = ContextNorm(norm.num_features, contexts, eps=norm.eps, momentum=norm.momentum, affine=norm.affine, statistics=statistics)
+    new = ContextNorm(
+        norm.num_features,
+        contexts,
+        eps=norm.eps,
+        momentum=norm.momentum,
+        affine=norm.affine,
+        statistics=statistics,
+    )
     new.replaces = type(norm)
     if norm.affine:
-        new.weight, new.bias = norm.weight, norm.bias  # the same objects: an optimizer that holds them still does
+        # the same objects: an optimizer that holds them still does
+        new.weight, new.bias = (
+            norm.weight,
+            norm.bias,
+        )
     if norm.running_mean is not None and norm.running_var is not None:
         new.running_mean = norm.running_mean.detach().repeat(contexts, 1)
         new.running_var = norm.running_var.detach().repeat(contexts, 1)

@@ -11,7 +11,17 @@ from typing import Any
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from .kinds import inputs_of, is_activation, is_layer, is_norm, narrows, own_parameters, rescales, unit_dim, units_of
+from .kinds import (
+    inputs_of,
+    is_activation,
+    is_layer,
+    is_norm,
+    narrows,
+    own_parameters,
+    rescales,
+    unit_dim,
+    units_of,
+)
 from .norm import ContextNorm, UnitLength
 from .wiring import Call, Wiring, is_leaf, trace
 
@@ -20,14 +30,31 @@ __all__ = ["Site", "find_sites", "matching"]
 # f(g a) = g f(a) for g >= 0: a gate before such a function is the same as one behind it.
 HOMOGENEOUS = {"relu", "leaky_relu", "prelu", "rrelu"}
 # f(0) = 0: a closed gate before such a function still silences the unit.
-KEEPS_ZERO = HOMOGENEOUS | {"gelu", "silu", "tanh", "elu", "selu", "celu", "relu6", "hardtanh", "hardswish", "mish"}
+KEEPS_ZERO = HOMOGENEOUS | {
+    "gelu",
+    "silu",
+    "tanh",
+    "elu",
+    "selu",
+    "celu",
+    "relu6",
+    "hardtanh",
+    "hardswish",
+    "mish",
+}
 ACTIVATIONS = KEEPS_ZERO | {"sigmoid", "softplus", "hardsigmoid", "logsigmoid", "square"}
 NORMS = {"batch_norm", "layer_norm", "group_norm", "instance_norm", "rms_norm", "normalize"}
 SUMS = {"add", "iadd", "radd", "sub", "isub"}
 # What may stand between a unit and whoever reads it without mixing units.
 TRANSPARENT = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.Identity)
-POOLS = tuple(getattr(nn, f"{kind}Pool{d}d") for kind in ("Max", "Avg", "AdaptiveMax", "AdaptiveAvg") for d in (1, 2, 3))
-POOL_NAMES = {f"{kind}_pool{d}d" for kind in ("max", "avg", "adaptive_max", "adaptive_avg") for d in (1, 2, 3)}
+POOLS = tuple(
+    getattr(nn, f"{kind}Pool{d}d")
+    for kind in ("Max", "Avg", "AdaptiveMax", "AdaptiveAvg")
+    for d in (1, 2, 3)
+)
+POOL_NAMES = {
+    f"{kind}_pool{d}d" for kind in ("max", "avg", "adaptive_max", "adaptive_avg") for d in (1, 2, 3)
+}
 
 
 @dataclass(frozen=True)
@@ -36,20 +63,24 @@ class Site:
 
     Args:
         name: the first layer it owns, or the place the user named.
-        place: the module behind which the gate sits; in front of which, if `in_front`. Empty: nothing to gate or observe.
+        place: the module behind which the gate sits; in front of which, if `in_front`. Empty:
+            nothing to gate or observe.
         owns: names of the modules whose own parameters and statistics belong to the site.
         units: how many units the place has, along dimension `dim` of its output.
         gated: whether a gate multiplies the units. A norm behind a sum, for one, is only observed.
         head: whether it is an output layer.
         readers: the layers that read the units; `next-layer` relevance needs them.
-        narrows: whether leaving out units whose gain is 0 leaves everything else as it is: nothing before the gate mixes units,
-            nothing behind it makes something out of nothing, and only `readers` see it.
+        narrows: whether leaving out units whose gain is 0 leaves everything else as it is: nothing
+            before the gate mixes units, nothing behind it makes something out of nothing, and only
+            `readers` see it.
         narrows_before_norm: the same for a gate before norm and activation.
         activation: the module that makes the units' last non-linearity, if it is a module.
-        rescaled: whether a norm without parameters stands between the layer and the gate: it would undo gains of the layer.
-        centred: whether a ContextNorm right behind the layer takes the mean of its units away again, and any bias with it.
-        fixed: its parameters do not move at all, as at availability 0, and have no gradient while the gates are attached; those of
-            adapters do.
+        rescaled: whether a norm without parameters stands between the layer and the gate: it would
+            undo gains of the layer.
+        centred: whether a ContextNorm right behind the layer takes the mean of its units away
+            again, and any bias with it.
+        fixed: its parameters do not move at all, as at availability 0, and have no gradient while
+            the gates are attached; those of adapters do.
         note: what a reader of print(gates) should know.
     """
 
@@ -80,14 +111,21 @@ def find_sites(
 ) -> list[Site]:
     """The sites of a model: all that can be found, those given, those that match patterns, or a mapping place -> owned layers.
 
-    Without `sites` every parameter of the model belongs to one; the last layers are heads, gated only if `head`.
+    Without `sites` every parameter of the model belongs to one; the last layers are heads, gated
+    only if `head`.
     """
     if isinstance(sites, Mapping):
         named = [_named_site(model, place, owned) for place, owned in sites.items()]
         if len({site.place for site in named}) != max(1, len(named)):
-            raise ValueError("sites= names no place, or one place twice: give each gate a module of its own.")
+            raise ValueError(
+                "sites= names no place, or one place twice: give each gate a module of its own."
+            )
         return named
-    given = [] if sites is None or isinstance(sites, str) else [site for site in sites if isinstance(site, Site)]
+    given = (
+        []
+        if sites is None or isinstance(sites, str)
+        else [site for site in sites if isinstance(site, Site)]
+    )
     if given:
         return given
     found = _discover(model, trace(model, example), gate_heads=head)
@@ -115,7 +153,9 @@ def matching(pattern: str, names: Iterable[str], kind: str) -> list[str]:
     found = [name for name in names if fnmatchcase(name, pattern)]
     if not found:
         near = difflib.get_close_matches(pattern, names, n=3, cutoff=0.3) or names[:3]
-        raise ValueError(f"No {kind} matches {pattern!r}: write a pattern for names such as {', '.join(map(repr, near))}.")
+        raise ValueError(
+            f"No {kind} matches {pattern!r}: write a pattern for names such as {', '.join(map(repr, near))}."
+        )
     return found
 
 
@@ -123,15 +163,21 @@ def _named_site(model: nn.Module, place: str, owned: str | Sequence[str]) -> Sit
     modules = dict(model.named_modules())
     places = matching(place, [n for n in modules if n], "module")
     if len(places) > 1:
-        raise ValueError(f"{place!r} matches {len(places)} modules, {places[0]!r} and {places[1]!r} among them: name one.")
+        raise ValueError(
+            f"{place!r} matches {len(places)} modules, {places[0]!r} and {places[1]!r} among them: name one."
+        )
     place = places[0]
     patterns = [owned] if isinstance(owned, str) else list(owned)
     leaves = [name for name, module in modules.items() if name and is_leaf(module)]
-    owns = tuple(dict.fromkeys(name for pattern in patterns for name in matching(pattern, leaves, "module")))
+    owns = tuple(
+        dict.fromkeys(name for pattern in patterns for name in matching(pattern, leaves, "module"))
+    )
     candidates = (place, *owns) if is_layer(modules[place]) else (*owns, place)
     maker = next((modules[name] for name in candidates if units_of(modules[name])), None)
     if maker is None:
-        raise ValueError(f"Site {place!r} owns no layer that has units: name its Linear, convolution or embedding.")
+        raise ValueError(
+            f"Site {place!r} owns no layer that has units: name its Linear, convolution or embedding."
+        )
     return Site(place, place, owns, units_of(maker) or 0, unit_dim(maker))
 
 
@@ -148,7 +194,9 @@ def _discover(model: nn.Module, wiring: Wiring, *, gate_heads: bool) -> list[Sit
         if call.name in heads:
             site = replace(site, head=True, gated=gate_heads)
         other = found.get((site.place, site.in_front))
-        if other is not None:  # several layers summed before one norm or activation, like the embeddings of BERT
+        if (
+            other is not None
+        ):  # several layers summed before one norm or activation, like the embeddings of BERT
             site = replace(other, owns=tuple(dict.fromkeys(other.owns + site.owns)))
         found[site.place, site.in_front] = site
     sites = [_kept_whole(site) if _is_tied(model, site) else site for site in found.values()]
@@ -162,11 +210,15 @@ def _discover(model: nn.Module, wiring: Wiring, *, gate_heads: bool) -> list[Sit
             index = next(i for i, call in enumerate(wiring.calls) if call.name == name)
             units, dim, note = units_of(module) or 0, unit_dim(module), "norm behind a sum"
             readers = _readers(wiring, index, units, dim)
-            sites.append(Site(name, name, (name,), units, dim, gated=False, readers=readers, note=note))
+            sites.append(
+                Site(name, name, (name,), units, dim, gated=False, readers=readers, note=note)
+            )
         else:
             sites.append(Site(name, "", (name,), 0, gated=False, note="no units of its own"))
     if not any(site.gated for site in sites):
-        raise ValueError(f"{type(model).__name__} has no hidden layer to gate: name sites=, or pass head=True to gate its output.")
+        raise ValueError(
+            f"{type(model).__name__} has no hidden layer to gate: name sites=, or pass head=True to gate its output."
+        )
     order = {call.name: i for i, call in reversed(list(enumerate(wiring.calls)))}
     return sorted(sites, key=lambda site: order.get(site.name, len(order)))
 
@@ -174,7 +226,9 @@ def _discover(model: nn.Module, wiring: Wiring, *, gate_heads: bool) -> list[Sit
 def _is_tied(model: nn.Module, site: Site) -> bool:
     """Whether a parameter that narrowing would cut has another name too."""
     names = [p for _, p in model.named_parameters(remove_duplicate=False)]
-    cut = [p for name in (*site.owns, *site.readers) for p in model.get_submodule(name).parameters()]
+    cut = [
+        p for name in (*site.owns, *site.readers) for p in model.get_submodule(name).parameters()
+    ]
     return any(sum(p is other for other in names) > 1 for p in cut)
 
 
@@ -205,15 +259,24 @@ def _place(wiring: Wiring, index: int, *, is_head: bool) -> Site:
     assert layer.module is not None
     units = units_of(layer.module) or 0
     if units == 0:
-        raise ValueError(f"Layer {layer.name!r} has no units: give it at least one output, or name the sites as a mapping.")
+        raise ValueError(
+            f"Layer {layer.name!r} has no units: give it at least one output, or name the sites as a mapping."
+        )
     dim = unit_dim(layer.module)
     chain = [index] if is_head else _chain(wiring, index, units, dim)
     if "sum" in {_kind(wiring, i) for i in chain} and not _hookable(wiring, chain[-1], layer.name):
         chain = chain[: next(n for n, i in enumerate(chain) if _kind(wiring, i) == "sum")]
     owns = tuple(calls[i].name for i in chain if _has_tensors(calls[i].module))
     last = calls[chain[-1]]
-    site = Site(layer.name, layer.name, owns, units, dim, readers=_readers(wiring, chain[-1], units, dim))
-    site = replace(site, rescaled=any(_kind(wiring, i) == "norm" and not _has_tensors(calls[i].module) for i in chain))
+    site = Site(
+        layer.name, layer.name, owns, units, dim, readers=_readers(wiring, chain[-1], units, dim)
+    )
+    site = replace(
+        site,
+        rescaled=any(
+            _kind(wiring, i) == "norm" and not _has_tensors(calls[i].module) for i in chain
+        ),
+    )
     if not is_head:
         narrows, narrows_before_norm = _narrows(wiring, chain, units, dim)
         site = replace(site, narrows=narrows, narrows_before_norm=narrows_before_norm)
@@ -261,7 +324,9 @@ def _chain(wiring: Wiring, index: int, units: int, dim: int) -> list[int]:
 
 def _kind(wiring: Wiring, index: int) -> str:
     call = wiring.calls[index]
-    if isinstance(call.module, TRANSPARENT) or (call.module is None and call.name in {"dropout", "contiguous"}):
+    if isinstance(call.module, TRANSPARENT) or (
+        call.module is None and call.name in {"dropout", "contiguous"}
+    ):
         return "transparent"
     if is_norm(call.module) or (call.module is None and call.name in NORMS):
         return "norm"
@@ -274,7 +339,9 @@ def _sums_layers_only(wiring: Wiring, index: int) -> bool:
     """Whether every summand is a layer that feeds nothing else, or such a sum: a residual connection is not."""
 
     def belongs(i: int) -> bool:
-        inner = is_layer(wiring.calls[i].module) or (_kind(wiring, i) == "sum" and _sums_layers_only(wiring, i))
+        inner = is_layer(wiring.calls[i].module) or (
+            _kind(wiring, i) == "sum" and _sums_layers_only(wiring, i)
+        )
         return inner and wiring.users(i) == [index]
 
     return all(belongs(i) for i in wiring.calls[index].inputs)
@@ -285,7 +352,11 @@ def _hookable(wiring: Wiring, index: int, layer: str) -> bool:
     call = wiring.calls[index]
     if call.module is None or wiring.times(call.name) != wiring.times(layer):
         return False
-    return all(_made_by(wiring, i, layer) for i, other in enumerate(wiring.calls) if other.module is call.module)
+    return all(
+        _made_by(wiring, i, layer)
+        for i, other in enumerate(wiring.calls)
+        if other.module is call.module
+    )
 
 
 def _made_by(wiring: Wiring, index: int, layer: str) -> bool:
@@ -304,7 +375,11 @@ def _made_by(wiring: Wiring, index: int, layer: str) -> bool:
 
 def _function_name(wiring: Wiring, index: int) -> str:
     call = wiring.calls[index]
-    return call.name if call.module is None else type(call.module).__name__.lower().replace("leakyrelu", "leaky_relu")
+    return (
+        call.name
+        if call.module is None
+        else type(call.module).__name__.lower().replace("leakyrelu", "leaky_relu")
+    )
 
 
 def _only_reader(wiring: Wiring, index: int, units: int, dim: int) -> int | None:
@@ -312,9 +387,17 @@ def _only_reader(wiring: Wiring, index: int, units: int, dim: int) -> int | None
     while len(users := wiring.users(index)) == 1 and index not in wiring.outputs:
         index = users[0]
         call = wiring.calls[index]
-        if is_layer(call.module) and not isinstance(call.module, nn.MultiheadAttention) and wiring.times(call.name) == 1:
+        if (
+            is_layer(call.module)
+            and not isinstance(call.module, nn.MultiheadAttention)
+            and wiring.times(call.name) == 1
+        ):
             return index if _reads_apart(call.module, units, dim) else None
-        if _kind(wiring, index) != "transparent" and not _flattens(wiring, index) and not _pools(wiring, index, dim):
+        if (
+            _kind(wiring, index) != "transparent"
+            and not _flattens(wiring, index)
+            and not _pools(wiring, index, dim)
+        ):
             return None
     return None
 
@@ -329,7 +412,9 @@ def _flattens(wiring: Wiring, index: int) -> bool:
 def _pools(wiring: Wiring, index: int, dim: int) -> bool:
     """Whether the call pools positions of a convolution's channels; behind a Linear it would pool units."""
     call = wiring.calls[index]
-    return dim != -1 and (isinstance(call.module, POOLS) or (call.module is None and call.name in POOL_NAMES))
+    return dim != -1 and (
+        isinstance(call.module, POOLS) or (call.module is None and call.name in POOL_NAMES)
+    )
 
 
 def _reads_apart(reader: nn.Module | None, units: int, dim: int) -> bool:
@@ -350,7 +435,9 @@ def _readers(wiring: Wiring, index: int, units: int, dim: int) -> tuple[str, ...
         if is_layer(call.module) and _reads_apart(call.module, units, dim):
             readers.append(call.name)
         elif not is_layer(call.module) and (
-            _kind(wiring, current) != "other" or _flattens(wiring, current) or _pools(wiring, current, dim)
+            _kind(wiring, current) != "other"
+            or _flattens(wiring, current)
+            or _pools(wiring, current, dim)
         ):
             queue.extend(wiring.users(current))
         else:
@@ -362,7 +449,9 @@ def _narrows(wiring: Wiring, chain: list[int], units: int, dim: int) -> tuple[bo
     """For a gate at the end of the chain and for one at its start: can the units it closes be left out?"""
     summed = [_summed(wiring, i) for i in chain]
     makers = {chain[0], *(layer for layers in summed for layer in layers)}
-    fits = all(_is_maker(wiring, i, units) for i in makers) and all(_shows_all_summands(wiring, i) for i in chain)
+    fits = all(_is_maker(wiring, i, units) for i in makers) and all(
+        _shows_all_summands(wiring, i) for i in chain
+    )
     private = fits and _read_by_layers_only(wiring, chain[-1], units, dim)
     rest = [(wiring.calls[i], layers) for i, layers in zip(chain[1:], summed[1:], strict=True)]
     apart = all(layers or _acts_on_each_unit(call) for call, layers in rest)
@@ -373,13 +462,20 @@ def _narrows(wiring: Wiring, chain: list[int], units: int, dim: int) -> tuple[bo
 def _is_maker(wiring: Wiring, index: int, units: int) -> bool:
     """Whether the call makes so many units, of which any can be left out, and makes them once."""
     module, name = wiring.calls[index].module, wiring.calls[index].name
-    return narrows(module) and module is not None and wiring.times(name) == 1 and units_of(module) == units
+    return (
+        narrows(module)
+        and module is not None
+        and wiring.times(name) == 1
+        and units_of(module) == units
+    )
 
 
 def _shows_all_summands(wiring: Wiring, index: int) -> bool:
     """Whether calls make all that is summed here, if anything is: a parameter of every unit would not be narrowed with them."""
     inputs = wiring.calls[index].inputs
-    return _kind(wiring, index) != "sum" or (len(inputs) > 1 and all(_shows_all_summands(wiring, i) for i in inputs))
+    return _kind(wiring, index) != "sum" or (
+        len(inputs) > 1 and all(_shows_all_summands(wiring, i) for i in inputs)
+    )
 
 
 def _summed(wiring: Wiring, index: int) -> list[int]:
@@ -400,11 +496,19 @@ def _read_by_layers_only(wiring: Wiring, index: int, units: int, dim: int) -> bo
         for user in users:
             call = wiring.calls[user]
             if is_layer(call.module):
-                if not narrows(call.module) or wiring.times(call.name) > 1 or not _reads_apart(call.module, units, dim):
+                if (
+                    not narrows(call.module)
+                    or wiring.times(call.name) > 1
+                    or not _reads_apart(call.module, units, dim)
+                ):
                     return False
             elif isinstance(call.module, nn.AlphaDropout) or call.name == "flatten_to_size":
                 return False  # makes something out of nothing; would no longer fit
-            elif _kind(wiring, user) == "transparent" or _flattens(wiring, user) or _pools(wiring, user, dim):
+            elif (
+                _kind(wiring, user) == "transparent"
+                or _flattens(wiring, user)
+                or _pools(wiring, user, dim)
+            ):
                 queue.append(user)
             else:
                 return False
@@ -419,7 +523,9 @@ def _acts_on_each_unit(call: Call) -> bool:
 
 def _has_statistics_apart(module: nn.Module | None) -> bool:
     """A norm of each unit alone without statistics that contexts share: those of units left out would stand still."""
-    return isinstance(module, ContextNorm) or (isinstance(module, _BatchNorm) and module.running_mean is None)
+    return isinstance(module, ContextNorm) or (
+        isinstance(module, _BatchNorm) and module.running_mean is None
+    )
 
 
 def _keeps_zero(call: Call) -> bool:
@@ -428,10 +534,25 @@ def _keeps_zero(call: Call) -> bool:
         return getattr(call.module, "weight", None) is None
     if call.module is None:
         return call.name in KEEPS_ZERO
-    names = {"relu", "leakyrelu", "gelu", "silu", "tanh", "elu", "selu", "celu", "hardtanh", "relu6", "hardswish", "mish"}
+    names = {
+        "relu",
+        "leakyrelu",
+        "gelu",
+        "silu",
+        "tanh",
+        "elu",
+        "selu",
+        "celu",
+        "hardtanh",
+        "relu6",
+        "hardswish",
+        "mish",
+    }
     return isinstance(call.module, UnitLength) or type(call.module).__name__.lower() in names
 
 
 def _has_tensors(module: nn.Module | None) -> bool:
     """Whether the module has parameters or statistics of its own."""
-    return module is not None and any(True for tensors in (module.parameters(), module.buffers()) for _ in tensors)
+    return module is not None and any(
+        True for tensors in (module.parameters(), module.buffers()) for _ in tensors
+    )

@@ -53,8 +53,9 @@ class Wiring:
 def trace(model: nn.Module, example: Any = None) -> Wiring:
     """Follow one forward pass of the model.
 
-    Without an example the pass is symbolic (torch.fx) and needs no data; a model whose `forward` takes decisions on values cannot
-    be followed that way and needs an example: a tensor, a tuple of positional or a mapping of named arguments.
+    Without an example the pass is symbolic (torch.fx) and needs no data; a model whose `forward`
+    takes decisions on values cannot be followed that way and needs an example: a tensor, a tuple of
+    positional or a mapping of named arguments.
 
     >>> [call.name for call in trace(nn.Sequential(nn.Linear(2, 3), nn.ReLU())).calls]
     ['input', '0', '1']
@@ -64,7 +65,8 @@ def trace(model: nn.Module, example: Any = None) -> Wiring:
             return _trace_symbolically(model)
         except Exception as failure:
             reason = failure
-        try:  # models of transformers carry an example of their input, though not always a fitting one
+        # models of transformers carry an example of their input, though not always a fitting one
+        try:
             return _trace_by_running(model, model.dummy_inputs)
         except Exception:
             raise ValueError(
@@ -98,7 +100,9 @@ def _trace_symbolically(model: nn.Module) -> Wiring:
             continue
         index[node] = len(wiring.calls)
         module = modules[str(node.target)] if node.op == "call_module" else None
-        name = str(node.target) if module is not None else _label(node.target, node.args, node.kwargs)
+        name = (
+            str(node.target) if module is not None else _label(node.target, node.args, node.kwargs)
+        )
         wiring.calls.append(Call("input" if node.op == "placeholder" else name, module, sources))
     return wiring.cut_loose_ends()
 
@@ -109,7 +113,11 @@ def _is_shape(node: fx.Node, tensors: Mapping[fx.Node, int]) -> bool:
         return True
     if node.op == "call_function" and node.target is getattr:
         return node.args[1] in {"shape", "ndim", "device", "dtype"}
-    return node.op == "call_function" and bool(node.all_input_nodes) and not any(n in tensors for n in node.all_input_nodes)
+    return (
+        node.op == "call_function"
+        and bool(node.all_input_nodes)
+        and not any(n in tensors for n in node.all_input_nodes)
+    )
 
 
 def _trace_by_running(model: nn.Module, example: Any) -> Wiring:
@@ -145,7 +153,8 @@ class _Recorder(TorchFunctionMode):
 
     def finish(self, output: Any) -> None:
         if isinstance(output, Mapping) and "logits" in output:
-            output = output["logits"]  # hidden states and caches are returned beside it, but are no heads
+            # hidden states and caches are returned beside it, but are no heads
+            output = output["logits"]
         found = dict.fromkeys(self.maker[id(t)] for t in _tensors(output) if id(t) in self.maker)
         self.wiring.outputs = tuple(found)
 
@@ -205,7 +214,9 @@ def outputs_on(model: nn.Module, example: Any) -> list[Tensor]:
     """Every tensor a model returns for an example in evaluation; of models that return logits, those alone."""
     with evaluating(model):
         output = _call(model, example)
-    return list(_tensors(output["logits"] if isinstance(output, Mapping) and "logits" in output else output))
+    return list(
+        _tensors(output["logits"] if isinstance(output, Mapping) and "logits" in output else output)
+    )
 
 
 def _tensors(value: Any) -> Iterator[Tensor]:
@@ -222,8 +233,12 @@ def _label(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str
     """One name for relu, relu_ and Tensor.relu, for +, __add__ and add; "flatten" for what leaves one dimension and the batch."""
     name = str(getattr(function, "__name__", function)).strip("_")
     if name == "flatten":
-        return name if (args[1] if len(args) > 1 else kwargs.get("start_dim", 0)) == 1 else "reshape"
+        return (
+            name if (args[1] if len(args) > 1 else kwargs.get("start_dim", 0)) == 1 else "reshape"
+        )
     if name in {"view", "reshape"}:
         sizes = args[1] if len(args) > 1 and isinstance(args[1], tuple | list) else args[1:]
-        return ("flatten" if sizes[1] == -1 else "flatten_to_size") if len(sizes) == 2 else "reshape"
+        return (
+            ("flatten" if sizes[1] == -1 else "flatten_to_size") if len(sizes) == 2 else "reshape"
+        )
     return name

@@ -1,8 +1,9 @@
 """Ledgers keep the books of availability: one for the units of a site, one for the parameters of a layer.
 
-Both measure a relevance, normalise it to mean one and move their availabilities by it; both tell each parameter by how much its
-update is to be scaled. `running` is A as it is integrated; `applied` is what scales updates: its state after the last step, or at
-the last switch. Gradients are read before the optimizer moves anything: some optimizers use them as scratch memory.
+Both measure a relevance, normalise it to mean one and move their availabilities by it; both tell
+each parameter by how much its update is to be scaled. `running` is A as it is integrated; `applied`
+is what scales updates: its state after the last step, or at the last switch. Gradients are read
+before the optimizer moves anything: some optimizers use them as scratch memory.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ from .rule import Rule
 __all__ = ["ParameterLedger", "UnitLedger", "blocks"]
 
 Measure = Callable[[Tensor, Tensor], Tensor]  # of a gradient and what it is the gradient of
-NOTHING = 1e-30  # a sum of relevances that cannot be normalised in float32: none of them tells anything
+NOTHING = (
+    1e-30  # a sum of relevances that cannot be normalised in float32: none of them tells anything
+)
 BLOCK = 1 << 18  # elements: small enough for several operations in a row to stay in the cache
 
 
@@ -31,10 +34,13 @@ class UnitLedger:
 
     def __init__(self, site: Site, rule: Rule, *, at_once: bool, like: Tensor) -> None:
         self.site, self.rule, self.at_once = site, rule, at_once
-        self.running = torch.ones(site.units, device=like.device, dtype=at_least_float32(like.dtype))
+        self.running = torch.ones(
+            site.units, device=like.device, dtype=at_least_float32(like.dtype)
+        )
         self.applied = self.running.clone()
         self.plastic = True
-        self.whole = site.units  # of the layer, where this ledger keeps a part of it: the rest counts as zeros
+        # of the layer, where this ledger keeps a part of it: the rest counts as zeros
+        self.whole = site.units
         self.advances = [0]  # how often A has moved since the last switch
         self.observer: Observer | None = None
         self.owned: dict[nn.Parameter, tuple[nn.Module, str]] = {}
@@ -106,22 +112,35 @@ class UnitLedger:
 class ParameterLedger:
     """The parameters of one layer (p-GateON), each with its own availability; weights and biases are normalised together."""
 
-    def __init__(self, site: Site, rule: Rule, *, at_once: bool, measure: Measure = relevance.parameter_gradient) -> None:
+    def __init__(
+        self,
+        site: Site,
+        rule: Rule,
+        *,
+        at_once: bool,
+        measure: Measure = relevance.parameter_gradient,
+    ) -> None:
         self.site, self.rule, self.at_once, self.mu_of = site, rule, at_once, measure
         self.names: dict[nn.Parameter, str] = {}
         self.running: dict[nn.Parameter, Tensor] = {}
         self.applied: dict[nn.Parameter, Tensor] = {}
         self.plastic: dict[nn.Parameter, bool] = {}
         self._mu: dict[nn.Parameter, Tensor] = {}
-        self.whole: dict[nn.Parameter, int] = {}  # their sizes in the layer, where this ledger keeps a part of it
-        self.advances: list[int] = []  # how often the A of each parameter has moved since the last switch
+        self.whole: dict[
+            nn.Parameter, int
+        ] = {}  # their sizes in the layer, where this ledger keeps a part of it
+        self.advances: list[
+            int
+        ] = []  # how often the A of each parameter has moved since the last switch
 
     def add(self, parameter: nn.Parameter, name: str) -> None:
         """Take the parameter on under its name in the model."""
         self.advances.append(0)
         self.names[parameter] = name
         self.whole[parameter] = parameter.numel()
-        self.running[parameter] = torch.ones_like(parameter, dtype=at_least_float32(parameter.dtype), requires_grad=False)
+        self.running[parameter] = torch.ones_like(
+            parameter, dtype=at_least_float32(parameter.dtype), requires_grad=False
+        )
         self.applied[parameter] = self.running[parameter].clone()
         self.plastic[parameter] = True
 
@@ -144,7 +163,9 @@ class ParameterLedger:
             for g, theta in blocks(_dense(p), p):
                 mu = self.mu_of(g, theta)
                 parts.append(mu.sum())
-                if p.numel() <= BLOCK:  # what is small enough is kept for `advance`, what is not is cheaper to compute again
+                if (
+                    p.numel() <= BLOCK
+                ):  # what is small enough is kept for `advance`, what is not is cheaper to compute again
                     self._mu[p] = mu
         return parts[0] if len(parts) == 1 else torch.stack(parts).sum()
 
@@ -154,7 +175,9 @@ class ParameterLedger:
             return not self.rule.is_still
         moved = [p for p in self.names if p.grad is not None]
         per_mean = sum(self.whole[p] for p in moved) / total
-        self.advances = [count + (p.grad is not None) for p, count in zip(self.names, self.advances, strict=True)]
+        self.advances = [
+            count + (p.grad is not None) for p, count in zip(self.names, self.advances, strict=True)
+        ]
         for p in moved:
             if p in self._mu:
                 self.rule(self.running[p], self._mu[p], per_mean)

@@ -25,16 +25,21 @@ Relevance = Literal["gradient", "activity", "next-layer", "next-layer-gated"]
 
 
 def observer(
-    gates: Gates, site: Site, measure: Relevance | Callable[[Tensor, Tensor], Tensor], owned: Iterable[nn.Parameter]
+    gates: Gates,
+    site: Site,
+    measure: Relevance | Callable[[Tensor, Tensor], Tensor],
+    owned: Iterable[nn.Parameter],
 ) -> Observer:
     """The observer of one site for one measure of relevance.
 
     Args:
         gates: the model's.
         site: which one.
-        measure: "gradient" (eq. n-mu), "activity" (eq. bio-relevance), "next-layer" (eq. causallocal) or "next-layer-gated"; or
-            a function of gradient and activity, see `gateon.obstruct`.
-        owned: the parameters of the units, whose gradients are fresh exactly when the observation is.
+        measure: "gradient" (eq. n-mu), "activity" (eq. bio-relevance), "next-layer" (eq.
+            causallocal) or "next-layer-gated"; or a function of gradient and activity, see
+            `gateon.obstruct`.
+        owned: the parameters of the units, whose gradients are fresh exactly when the observation
+            is.
     """
     model = gates.model
     if callable(measure):
@@ -50,7 +55,9 @@ def observer(
             f"relevance={measure!r} knows nothing of the adapters of the layer that reads site {site.name!r}: "
             'use "gradient" or "activity".'
         )
-    computed = next((name for name in site.readers if has_computed_weight(model.get_submodule(name))), None)
+    computed = next(
+        (name for name in site.readers if has_computed_weight(model.get_submodule(name))), None
+    )
     if measure.startswith("next-layer") and computed is not None:
         raise ValueError(
             f"relevance={measure!r} needs the weights of layer {computed!r}, which are computed anew at every call: "
@@ -72,7 +79,9 @@ class Tapped:
 
     def __init__(self, gate: Gate, measure: Measure, readers: list[nn.Module], tap: Tensor) -> None:
         self.gate, self.readers, self.tap = gate, readers, tap
-        self.rest: Tensor | float = 0.0  # what units of the readers that are left out add to the outgoing weights
+        self.rest: Tensor | float = (
+            0.0  # what units of the readers that are left out add to the outgoing weights
+        )
         gate.observe(measure, tap)
 
     def take(self) -> Tensor | None:
@@ -84,7 +93,9 @@ class Tapped:
 
     def outgoing(self) -> Tensor:
         """The squared norm of the weights by which the readers read each unit."""
-        return torch.stack([relevance.outgoing(reader, self.gate.site.units) for reader in self.readers]).sum(0)
+        return torch.stack(
+            [relevance.outgoing(reader, self.gate.site.units) for reader in self.readers]
+        ).sum(0)
 
     def remove(self) -> None:
         """Stop observing."""
@@ -97,7 +108,9 @@ class Through:
     def __init__(self, gates: Gates, site: Site, tap: Tensor) -> None:
         self.gates, self.site, self.tap = gates, site, tap
         self.inputs: dict[str, Tensor] = {}
-        self.readers = {name: relevance.WithoutHooks(gates.model.get_submodule(name)) for name in site.readers}
+        self.readers = {
+            name: relevance.WithoutHooks(gates.model.get_submodule(name)) for name in site.readers
+        }
         self.hooks: list[Any] = []
         for name in site.readers:
             reader = gates.model.get_submodule(name)
@@ -106,9 +119,13 @@ class Through:
             self.hooks.append(reader.register_forward_pre_hook(partial(self._remember, name)))
             if owner is not None and owner.activation and not owner.head:
                 activation = gates.model.get_submodule(owner.activation)
-                self.hooks.append(activation.register_forward_pre_hook(partial(self._measure, name, owner)))
+                self.hooks.append(
+                    activation.register_forward_pre_hook(partial(self._measure, name, owner))
+                )
             else:
-                self.hooks.append(reader.register_forward_hook(partial(self._measure_linear, name, owner)))
+                self.hooks.append(
+                    reader.register_forward_hook(partial(self._measure_linear, name, owner))
+                )
 
     def take(self) -> Tensor | None:
         """Sum of mu over the samples seen since the last call; None if there were none."""
@@ -129,8 +146,14 @@ class Through:
             return args
         return (self._deposit(args[0], name, owner, _slope(activation, args[0])), *args[1:])
 
-    def _measure_linear(self, name: str, owner: Site | None, reader: nn.Module, args: Any, output: Tensor) -> Tensor:
-        return self._deposit(output, name, owner, torch.ones_like(output)) if name in self.inputs else output
+    def _measure_linear(
+        self, name: str, owner: Site | None, reader: nn.Module, args: Any, output: Tensor
+    ) -> Tensor:
+        return (
+            self._deposit(output, name, owner, torch.ones_like(output))
+            if name in self.inputs
+            else output
+        )
 
     def _deposit(self, made: Tensor, name: str, owner: Site | None, slope: Tensor) -> Tensor:
         reader = self.readers[name]
@@ -142,7 +165,9 @@ class Through:
             if gate is not None and not gate.off:
                 slope = slope * gate.gain_like(slope, unit_dim(reader.layer))
             dim = self.site.dim
-            if x.dim() < -dim or x.shape[dim] != self.site.units:  # flattened: every unit at several positions
+            if (
+                x.dim() < -dim or x.shape[dim] != self.site.units
+            ):  # flattened: every unit at several positions
                 dim = -1
             mu = relevance.next_layer_gated(x, reader, slope, dim)
             mu = mu.unflatten(0, (self.site.units, -1)).sum(1) * len(x)
@@ -171,11 +196,14 @@ Observer = Tapped | Through
 
 def _tap(units: int, owned: list[nn.Parameter]) -> Tensor:
     """A leaf whose gradient is the sum of mu over the samples of the batch, or of its micro-batches."""
-    tap = torch.zeros(units, device=owned[0].device, dtype=at_least_float32(owned[0].dtype), requires_grad=True)
+    tap = torch.zeros(
+        units, device=owned[0].device, dtype=at_least_float32(owned[0].dtype), requires_grad=True
+    )
 
     def forget_stale(_: Tensor) -> None:
-        # A skipped or discarded step leaves an observation behind, but its gradients are zeroed by the user. The layers that
-        # make the units get their gradients after this hook runs, so that empty gradients here mean: a new batch begins.
+        # A skipped or discarded step leaves an observation behind, but its gradients are zeroed by
+        # the user. The layers that make the units get their gradients after this hook runs, so that
+        # empty gradients here mean: a new batch begins.
         if tap.grad is not None and all(p.grad is None or not p.grad.any() for p in owned):
             tap.grad = None
 

@@ -1,8 +1,9 @@
 """Principle 2, obstruction: the update of a parameter is scaled by its availability (eqs. gradientspecific, n-mu).
 
-theta <- lerp(theta before the step, theta after it, A). It is the update that is scaled and not the gradient: Adam would divide a
-scaled gradient by its own scale again, and momentum or weight decay would move a frozen weight. It is done by step hooks on the
-user's own optimizer, so that whatever drives that optimizer sees the one it knows.
+theta <- lerp(theta before the step, theta after it, A). It is the update that is scaled and not the
+gradient: Adam would divide a scaled gradient by its own scale again, and momentum or weight decay
+would move a frozen weight. It is done by step hooks on the user's own optimizer, so that whatever
+drives that optimizer sees the one it knows.
 """
 
 from __future__ import annotations
@@ -55,7 +56,8 @@ def obstruct(
     """Scale every update of the optimizer by availability from now on; your training loop stays as it is.
 
     Args:
-        optimizer: any torch optimizer built after `attach`, or several that share one backward pass.
+        optimizer: any torch optimizer built after `attach`, or several that share one backward
+            pass.
         gates: what `attach` returned.
         per: "unit" (n-GateON) or "parameter" (p-GateON).
         rate: eta_A; one number, a pair of rates for falling and for rising, or a mapping from
@@ -65,15 +67,19 @@ def obstruct(
         rule: A function of your own in place of the equation: of A and of relevances with mean one,
             it returns the new A. See `gateon.availability.Rule`.
         relevance: how the relevance of units is measured; parameters always use the gradient. Or a
-            function of your own: per unit, of dL/dx and x of a site, both (samples, units, positions),
-            to the relevance of each unit; per parameter, of dL/dtheta and theta, to one of each.
-        apply: "step" uses the running availability at once, as the equations do; "switch" that of the last switch of context.
+            function of your own: per unit, of dL/dx and x of a site, both (samples, units,
+            positions), to the relevance of each unit; per parameter, of dL/dtheta and theta, to one
+            of each.
+        apply: "step" uses the running availability at once, as the equations do; "switch" that of
+            the last switch of context.
         scale: "update", or "gradient" as in the released code, where Adam undoes most of it.
         head: obstruct the output layers too.
-        frozen: patterns of names of parameters that do not move at all, as at availability 0; gates are not among them. Nor do
-            biases right in front of a `ContextNorm` ever move, which takes them away again.
+        frozen: patterns of names of parameters that do not move at all, as at availability 0; gates
+            are not among them. Nor do biases right in front of a `ContextNorm` ever move, which
+            takes them away again.
         bias_apart: normalise biases apart from weights, as the released code does.
-        first_rate: eta_A in context 0, where it is another: a short first task freezes too little otherwise.
+        first_rate: eta_A in context 0, where it is another: a short first task freezes too little
+            otherwise.
 
     Returns:
         A handle with the availabilities; `remove()` makes the optimizer plain again.
@@ -88,7 +94,10 @@ def obstruct(
     >>> handle.availability["0"].min() < 1
     tensor(True)
     """
-    _check(isinstance(gates, Gates), f"gates is what attach() returned, or gateon.gates_of(model), not {type(gates).__name__}.")
+    _check(
+        isinstance(gates, Gates),
+        f"gates is what attach() returned, or gateon.gates_of(model), not {type(gates).__name__}.",
+    )
     _check(
         not gates.listeners,
         "These gates are obstructed already: handle.follow(optimizer) moves to another optimizer, remove() ends it.",
@@ -96,7 +105,21 @@ def obstruct(
     optimizers = _checked(optimizer, gates)
     patterns = (frozen,) if isinstance(frozen, str) else tuple(frozen)
     handle = Obstruction(
-        gates, Rules(per, rate, epsilon, floor, relevance, apply, scale, head, patterns, bias_apart, first_rate, rule)
+        gates,
+        Rules(
+            per,
+            rate,
+            epsilon,
+            floor,
+            relevance,
+            apply,
+            scale,
+            head,
+            patterns,
+            bias_apart,
+            first_rate,
+            rule,
+        ),
     )
     handle.follow(optimizers)
     return handle
@@ -104,7 +127,9 @@ def obstruct(
 
 def obstruction_of(gates: Gates) -> Obstruction | None:
     """What scales the updates of a model with these gates; None where nothing does."""
-    return next((listener for listener in gates.listeners if isinstance(listener, Obstruction)), None)
+    return next(
+        (listener for listener in gates.listeners if isinstance(listener, Obstruction)), None
+    )
 
 
 @dataclass(frozen=True)
@@ -126,16 +151,30 @@ class Rules:
 
     def __post_init__(self) -> None:
         """Refuse what means nothing."""
-        _check(self.per in ("unit", "parameter"), f'per is "unit" or "parameter", not {self.per!r}.')
-        _check(0 <= self.epsilon < float("inf"), f"epsilon is at least 0 and finite, not {self.epsilon}.")
+        _check(
+            self.per in ("unit", "parameter"), f'per is "unit" or "parameter", not {self.per!r}.'
+        )
+        _check(
+            0 <= self.epsilon < float("inf"),
+            f"epsilon is at least 0 and finite, not {self.epsilon}.",
+        )
         _check(0 <= self.floor <= 1, f"floor is between 0 and 1, not {self.floor}.")
-        _check(self.apply in ("step", "switch"), f'apply is "step" or "switch", not {self.apply!r}.')
-        _check(self.scale in ("update", "gradient"), f'scale is "update" or "gradient", not {self.scale!r}.')
+        _check(
+            self.apply in ("step", "switch"), f'apply is "step" or "switch", not {self.apply!r}.'
+        )
+        _check(
+            self.scale in ("update", "gradient"),
+            f'scale is "update" or "gradient", not {self.scale!r}.',
+        )
         first = self.first_rate
-        _check(first is None or 0 <= first < float("inf"), f"first_rate is at least 0 and finite, not {first}.")
+        _check(
+            first is None or 0 <= first < float("inf"),
+            f"first_rate is at least 0 and finite, not {first}.",
+        )
         known = ("gradient", "activity", "next-layer", "next-layer-gated")
         _check(
-            callable(self.relevance) or self.relevance in known, f"relevance is one of {', '.join(known)}, not {self.relevance!r}."
+            callable(self.relevance) or self.relevance in known,
+            f"relevance is one of {', '.join(known)}, not {self.relevance!r}.",
         )
 
 
@@ -152,8 +191,12 @@ class Obstruction:
         self._frozen: set[nn.Parameter] = set()
         self._rates = _rates(rules.rate, gates)
         self._gate_weights = {gate.weight for gate in gates.gates.values()}
-        self._scales: dict[nn.Parameter, Tensor] = {}  # in the step under way: what is scaled, and by how much
-        self._rows: dict[nn.Parameter, Tensor] = {}  # in the step under way: gates of several contexts, and which of them may move
+        self._scales: dict[
+            nn.Parameter, Tensor
+        ] = {}  # in the step under way: what is scaled, and by how much
+        self._rows: dict[
+            nn.Parameter, Tensor
+        ] = {}  # in the step under way: gates of several contexts, and which of them may move
         self._contexts = [gates.learning_rows]  # those learned since the last step
         self._before: dict[nn.Parameter, Tensor] = {}
         self._measured: list[UnitLedger | ParameterLedger] = []
@@ -193,18 +236,30 @@ class Obstruction:
                 return ledger.running
             for parameter, name in ledger.names.items():
                 module, _, part = name.rpartition(".")
-                shaped = spread(self.gates.model.get_submodule(module), part, torch.ones(site.units))
+                shaped = spread(
+                    self.gates.model.get_submodule(module), part, torch.ones(site.units)
+                )
                 if parameter.dim() > 1 and shaped is not None and shaped.numel() == site.units:
-                    return ledger.running[parameter].movedim(shaped.shape.index(site.units), 0).flatten(1).mean(1)
+                    return (
+                        ledger.running[parameter]
+                        .movedim(shaped.shape.index(site.units), 0)
+                        .flatten(1)
+                        .mean(1)
+                    )
         return None
 
     def saturation(self, threshold: float = 0.05) -> dict[str, tuple[float, float]]:
         """By site: the share of its units or parameters below the threshold, and the room left (mean availability)."""
         parts: dict[str, list[Tensor]] = {}
         for ledger in self.ledgers():
-            parts.setdefault(ledger.site.name, []).extend(A.flatten() for _, A, _ in ledger.entries())
+            parts.setdefault(ledger.site.name, []).extend(
+                A.flatten() for _, A, _ in ledger.entries()
+            )
         joined = {name: torch.cat(tensors) for name, tensors in parts.items()}
-        return {name: (availability.saturation(A, threshold), availability.room(A)) for name, A in joined.items()}
+        return {
+            name: (availability.saturation(A, threshold), availability.room(A))
+            for name, A in joined.items()
+        }
 
     def follow(self, optimizer: Optimizer | Sequence[Optimizer]) -> None:
         """Scale the updates of this optimizer from now on instead of the one before; availabilities stay as they are."""
@@ -239,7 +294,11 @@ class Obstruction:
     def state_dict(self) -> dict[str, Tensor]:
         """Running and applied availabilities, the steps in all and since the last switch, and the context, as tensors."""
         advances = torch.tensor([count for ledger in self.ledgers() for count in ledger.advances])
-        state = {"steps": torch.tensor(self.steps), "advances": advances, "context": self.gates.learning_rows.clone()}
+        state = {
+            "steps": torch.tensor(self.steps),
+            "advances": advances,
+            "context": self.gates.learning_rows.clone(),
+        }
         for ledger in self.ledgers():
             for name, running, applied in ledger.entries():
                 state |= {f"{name}:running": running.clone(), f"{name}:applied": applied.clone()}
@@ -248,13 +307,19 @@ class Obstruction:
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """Take over what `state_dict` gave, and the context it was given in; nothing is changed if it does not fit.
 
-        Before or after the gates are switched to that context: the applied availabilities are those of the state either way.
+        Before or after the gates are switched to that context: the applied availabilities are those
+        of the state either way.
         """
         self.take_on()
         mine = self.state_dict()
         state = self._as_now(state)
         for key in (mine | dict(state)).keys() - {"context"}:
-            fits = key in mine and key in state and mine[key].shape == state[key].shape and mine[key].dtype == state[key].dtype
+            fits = (
+                key in mine
+                and key in state
+                and mine[key].shape == state[key].shape
+                and mine[key].dtype == state[key].dtype
+            )
             _check(
                 fits,
                 f"These availabilities are of another model or view: {key!r} is missing, unknown or of another shape or dtype.",
@@ -277,7 +342,9 @@ class Obstruction:
         now, advances = {"context": self.gates.learning_rows} | dict(state), state.get("advances")
         if advances is not None and advances.shape == (len(self.ledgers()),):
             per_ledger = zip(self.ledgers(), advances.tolist(), strict=True)
-            now["advances"] = torch.tensor([count for ledger, count in per_ledger for _ in ledger.advances])
+            now["advances"] = torch.tensor(
+                [count for ledger, count in per_ledger for _ in ledger.advances]
+            )
         return now
 
     # Building.
@@ -289,28 +356,54 @@ class Obstruction:
         """
         model, rules, at_once = self.gates.model, self.rules, self.rules.apply == "step"
         known, relevance = set(self._owners), rules.relevance
-        measure = relevance if rules.per == "parameter" and callable(relevance) else parameter_gradient
+        measure = (
+            relevance if rules.per == "parameter" and callable(relevance) else parameter_gradient
+        )
         names = {p: name for name, p in model.named_parameters()}
         observed = self.gates.taps
         for site in self.gates.sites.values():
             modules = [model.get_submodule(name) for name in site.owns]
             if site.fixed:  # what still has a gradient there are adapters
-                self._frozen.update(p for module in modules for _, p in own_parameters(module) if not p.requires_grad)
+                self._frozen.update(
+                    p
+                    for module in modules
+                    for _, p in own_parameters(module)
+                    if not p.requires_grad
+                )
             if site.head and not rules.head:
                 continue
             units = next((ledger for ledger in self.units if ledger.site.name == site.name), None)
-            units = units or UnitLedger(site, self._rule(site), at_once=at_once, like=next(model.parameters()))
+            units = units or UnitLedger(
+                site, self._rule(site), at_once=at_once, like=next(model.parameters())
+            )
             for module in modules:
-                own = {name: p for name, p in own_parameters(module) if not site.fixed or p.requires_grad}
-                layer = next((ledger for ledger in self.layers if known.intersection(own.values(), ledger.names)), None)
+                own = {
+                    name: p
+                    for name, p in own_parameters(module)
+                    if not site.fixed or p.requires_grad
+                }
+                layer = next(
+                    (
+                        ledger
+                        for ledger in self.layers
+                        if known.intersection(own.values(), ledger.names)
+                    ),
+                    None,
+                )
                 for name, parameter in own.items():
                     if parameter in known:
                         continue
-                    if rules.per == "unit" and site.name in observed and units.add(parameter, module, name):
+                    if (
+                        rules.per == "unit"
+                        and site.name in observed
+                        and units.add(parameter, module, name)
+                    ):
                         self._owners.setdefault(parameter, []).append(units)
                     elif not any(parameter in other.names for other in self.layers):
                         if layer is None or rules.bias_apart:
-                            layer = ParameterLedger(site, self._rule(site), at_once=at_once, measure=measure)
+                            layer = ParameterLedger(
+                                site, self._rule(site), at_once=at_once, measure=measure
+                            )
                         layer.add(parameter, names[parameter])
                         self._owners.setdefault(parameter, []).append(layer)
                         if rules.bias_apart:
@@ -323,13 +416,21 @@ class Obstruction:
     def _freeze(self) -> None:
         """Hold the availability of the parameters that match at 0, and of biases that a norm takes away again.
 
-        Those have no gradient but rounding errors, of which Adam makes whole steps; the means that other contexts have stored would
-        no longer fit.
+        Those have no gradient but rounding errors, of which Adam makes whole steps; the means that
+        other contexts have stored would no longer fit.
         """
-        for layer in (self.gates.model.get_submodule(site.name) for site in self.gates.sites.values() if site.centred):
+        for layer in (
+            self.gates.model.get_submodule(site.name)
+            for site in self.gates.sites.values()
+            if site.centred
+        ):
             if isinstance(bias := getattr(layer, "bias", None), nn.Parameter):
                 self._frozen.add(bias)
-        named = {n: p for n, p in self.gates.model.named_parameters(remove_duplicate=False) if p not in self._gate_weights}
+        named = {
+            n: p
+            for n, p in self.gates.model.named_parameters(remove_duplicate=False)
+            if p not in self._gate_weights
+        }
         for pattern in self.rules.frozen:
             self._frozen.update(named[name] for name in matching(pattern, named, "parameter"))
 
@@ -349,8 +450,12 @@ class Obstruction:
         """Begin to watch the relevance of units."""
         for ledger in self.units:
             fall, rise = self._rates[ledger.site.name]
-            if fall > 0 or rise > 0 or self.rules.rule is not None:  # the rate of the first context may be 0
-                ledger.observer = observer(self.gates, ledger.site, self.rules.relevance, ledger.owned)
+            if (
+                fall > 0 or rise > 0 or self.rules.rule is not None
+            ):  # the rate of the first context may be 0
+                ledger.observer = observer(
+                    self.gates, ledger.site, self.rules.relevance, ledger.owned
+                )
 
     # What the gates tell.
 
@@ -373,15 +478,21 @@ class Obstruction:
     # One step.
 
     @torch.no_grad()
-    def _before_step(self, optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _before_step(
+        self, optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
         args, kwargs = _evaluated(args, kwargs)
         if _overflowed(optimizer):
             return args, kwargs
         if optimizer in self._stepped:  # it steps again before the others did
             self._finish()
-        if not self._stepped:  # several optimizers share one backward pass: it is read before the first of them moves anything
+        # several optimizers share one backward pass: it is read before the first of them moves
+        # anything
+        if not self._stepped:
             self._measure()
-        moving = [p for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
+        moving = [
+            p for group in optimizer.param_groups for p in group["params"] if p.grad is not None
+        ]
         gates = [p for p in moving if p in self._gate_weights and p.shape[0] > 1]
         for weight in gates:
             pad_gradient(weight)
@@ -397,12 +508,17 @@ class Obstruction:
         return args, kwargs
 
     @torch.no_grad()
-    def _after_step(self, optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def _after_step(
+        self, optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
         if _overflowed(optimizer):
             return
         for parameter, A in self._scales.items():
             torch.lerp(self._before[parameter], parameter, A, out=parameter)
-        for weight, rows in self._rows.items():  # momentum and decay must not move contexts that took no part
+        for (
+            weight,
+            rows,
+        ) in self._rows.items():  # momentum and decay must not move contexts that took no part
             torch.where(rows, weight, self._before[weight], out=weight)
         self._stepped.append(optimizer)
         if len(self._stepped) == len(self.optimizers):
@@ -416,10 +532,10 @@ class Obstruction:
     def _taking_part(self, weight: nn.Parameter) -> Tensor:
         """Which rows of a gate the step under way may move, (contexts, 1).
 
-        Those of the contexts in which the model was run since the last step. The gradient alone does
-        not tell: it may be zero in the context being learned, and decay may have been added to it.
-        It only decides between several contexts, or where forward passes cannot be noted (a compiled
-        model): then the contexts switched to since the last step are candidates.
+        Those of the contexts in which the model was run since the last step. The gradient alone
+        does not tell: it may be zero in the context being learned, and decay may have been added to
+        it. It only decides between several contexts, or where forward passes cannot be noted (a
+        compiled model): then the contexts switched to since the last step are candidates.
         """
         assert weight.grad is not None
         rows = torch.zeros(len(weight), 1, dtype=torch.bool, device=weight.device)
@@ -434,8 +550,15 @@ class Obstruction:
             ledger.to(next(iter(self._owners)).device)
             if (measured := ledger.measure()) is not None:
                 sums[ledger] = measured
-        told = {p for layer in self.layers if layer in sums and not layer.rule.is_still for p in layer.names}
-        moving = (p for one in self.optimizers for group in one.param_groups for p in group["params"])
+        told = {
+            p
+            for layer in self.layers
+            if layer in sums and not layer.rule.is_still
+            for p in layer.names
+        }
+        moving = (
+            p for one in self.optimizers for group in one.param_groups for p in group["params"]
+        )
         check_gradients([p for p in moving if p not in told], self.steps)
         totals = torch.stack(list(sums.values())).tolist() if sums else []
         for ledger, total in zip(sums, totals, strict=True):
@@ -444,7 +567,9 @@ class Obstruction:
                     f"The relevance at site {ledger.site.name!r} is not finite in step {self.steps}: a loss or gradient is not. "
                     "Nothing was changed: lower the learning rate, or leave such a batch out."
                 )
-        advanced = {ledger: ledger.advance(total) for ledger, total in zip(sums, totals, strict=True)}
+        advanced = {
+            ledger: ledger.advance(total) for ledger, total in zip(sums, totals, strict=True)
+        }
         self._measured = [ledger for ledger, moved in advanced.items() if moved]
 
     def _finish(self) -> None:
@@ -456,22 +581,34 @@ class Obstruction:
         self.steps += 1
 
     def _is_plastic(self, parameter: nn.Parameter) -> bool:
-        return parameter not in self._frozen and all(o.is_plastic(parameter) for o in self._owners.get(parameter, ()))
+        return parameter not in self._frozen and all(
+            o.is_plastic(parameter) for o in self._owners.get(parameter, ())
+        )
 
     def scale_of(self, parameter: nn.Parameter) -> Tensor | None:
         """What scales the updates of a parameter, shaped to multiply it; None if it has no availability."""
-        return self._scale_of(parameter) if parameter in self._frozen or parameter in self._owners else None
+        return (
+            self._scale_of(parameter)
+            if parameter in self._frozen or parameter in self._owners
+            else None
+        )
 
     def _scale_of(self, parameter: nn.Parameter) -> Tensor:
         """The availability of a parameter, the smallest where it is owned more than once."""
         if parameter in self._frozen:
             return torch.zeros((), device=parameter.device, dtype=parameter.dtype)
-        smallest = reduce(torch.minimum, [owner.scale_of(parameter) for owner in self._owners[parameter]])
+        smallest = reduce(
+            torch.minimum, [owner.scale_of(parameter) for owner in self._owners[parameter]]
+        )
         return smallest if smallest.dtype == parameter.dtype else smallest.to(parameter.dtype)
 
     def _remember(self, parameter: nn.Parameter) -> None:
         kept = self._before.get(parameter)
-        if kept is None or (kept.shape, kept.device, kept.dtype) != (parameter.shape, parameter.device, parameter.dtype):
+        if kept is None or (kept.shape, kept.device, kept.dtype) != (
+            parameter.shape,
+            parameter.device,
+            parameter.dtype,
+        ):
             self._before[parameter] = parameter.detach().clone()
         else:
             kept.copy_(parameter)
@@ -489,12 +626,21 @@ class Obstruction:
 
 def _checked(optimizer: Optimizer | Sequence[Optimizer], gates: Gates) -> list[Optimizer]:
     """The optimizers as a list, if they can be obstructed."""
-    optimizers = [optimizer] if isinstance(optimizer, Optimizer) else list(optimizer) if isinstance(optimizer, Sequence) else []
+    optimizers = (
+        [optimizer]
+        if isinstance(optimizer, Optimizer)
+        else list(optimizer)
+        if isinstance(optimizer, Sequence)
+        else []
+    )
     _check(
         bool(optimizers) and all(isinstance(one, Optimizer) for one in optimizers),
         f"{type(optimizer).__name__} is no optimizer and no list of them: give one of torch.optim, built from model.parameters().",
     )
-    _check(len({id(one) for one in optimizers}) == len(optimizers), "An optimizer is in the list twice: name each once.")
+    _check(
+        len({id(one) for one in optimizers}) == len(optimizers),
+        "An optimizer is in the list twice: name each once.",
+    )
     for name, gate in gates.gates.items():
         _check(
             gate.off or gate.weight is None or gate.weight.requires_grad,
@@ -525,7 +671,10 @@ def _checked(optimizer: Optimizer | Sequence[Optimizer], gates: Gates) -> list[O
                 )
     for name, gate in gates.gates.items():
         if gate.weight is not None and gate.weight.requires_grad:
-            _check(gate.weight in held, f"The optimizer does not hold the gate of site {name!r}: build it after attach.")
+            _check(
+                gate.weight in held,
+                f"The optimizer does not hold the gate of site {name!r}: build it after attach.",
+            )
     return optimizers
 
 
@@ -538,25 +687,39 @@ def _rates(rate: Rate | Mapping[str, Rate], gates: Gates) -> dict[str, tuple[flo
     """The rates of falling and of rising by site."""
     if isinstance(rate, Mapping):
         by_pattern = reversed(list(rate.items()))
-        rates = {name: _pair(r) for pattern, r in by_pattern for name in matching(pattern, gates.sites, "site")}
+        rates = {
+            name: _pair(r)
+            for pattern, r in by_pattern
+            for name in matching(pattern, gates.sites, "site")
+        }
         missing = next((name for name in gates.sites if name not in rates), None)
-        _check(missing is None, f'rate says nothing of site {missing!r}: add a pattern for it, such as "*".')
+        _check(
+            missing is None,
+            f'rate says nothing of site {missing!r}: add a pattern for it, such as "*".',
+        )
     else:
         rates = dict.fromkeys(gates.sites, _pair(rate))
     for name, pair in rates.items():
         for value in pair:
-            _check(0 <= value < float("inf"), f"The rate of site {name!r} is {value}: choose one of at least 0.")
+            _check(
+                0 <= value < float("inf"),
+                f"The rate of site {name!r} is {value}: choose one of at least 0.",
+            )
     return rates
 
 
 def _pair(rate: Rate) -> tuple[float, float]:
     if isinstance(rate, tuple | list):
-        _check(len(rate) == 2, f"rate must be a number, or a pair for falling and rising, got {rate}.")
+        _check(
+            len(rate) == 2, f"rate must be a number, or a pair for falling and rising, got {rate}."
+        )
         return float(rate[0]), float(rate[1])
     return float(rate), float(rate)
 
 
-def _evaluated(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def _evaluated(
+    args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Run a closure now, so that its gradients can be read, and give the optimizer its result in its place."""
     closure = kwargs.get("closure") if "closure" in kwargs else args[1] if len(args) > 1 else None
     if closure is None:
@@ -569,7 +732,9 @@ def _evaluated(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any
 
 def check_gradients(parameters: Iterable[Tensor], step: int) -> None:
     """Raise FloatingPointError before anything moves if a gradient is not finite, though the loss is."""
-    gradients = [p.grad.to_dense() if p.grad.is_sparse else p.grad for p in parameters if p.grad is not None]
+    gradients = [
+        p.grad.to_dense() if p.grad.is_sparse else p.grad for p in parameters if p.grad is not None
+    ]
     largest = torch._foreach_norm([g for g in gradients if g.numel()], float("inf"))
     if largest and not torch.stack([size.to(largest[0]) for size in largest]).isfinite().all():
         raise FloatingPointError(

@@ -42,12 +42,14 @@ def parameter_gradient(gradient: Tensor, parameter: Tensor) -> Tensor:
 def outgoing(reader: nn.Module, units: int) -> Tensor:
     """The squared norm of the weights by which a layer reads each of its `units` inputs: sum_j w_ji^2 (eq. causallocal).
 
-    `next-layer` relevance is this times `activity`. A layer behind a flattening reads every unit at several positions.
+    `next-layer` relevance is this times `activity`. A layer behind a flattening reads every unit at
+    several positions.
 
     >>> outgoing(nn.Linear(6, 4, bias=False), units=3).shape
     torch.Size([3])
     """
-    weight = getattr(reader, "active_weight", None)  # a layer with weights for every context reads by one of them
+    # a layer with weights for every context reads by one of them
+    weight = getattr(reader, "active_weight", None)
     weight = reader.weight if weight is None else weight
     assert isinstance(weight, Tensor)
     squares = wide(weight.detach()).square()
@@ -60,7 +62,9 @@ def outgoing(reader: nn.Module, units: int) -> Tensor:
     return per_input.view(units, -1).sum(1)
 
 
-def next_layer_gated(x: Tensor, reader: nn.Module, slope: Tensor, unit_dim: int = -1, batch_dim: int = 0) -> Tensor:
+def next_layer_gated(
+    x: Tensor, reader: nn.Module, slope: Tensor, unit_dim: int = -1, batch_dim: int = 0
+) -> Tensor:
     """mu_i = sum_j (g_j f'(a_j) w_ji x_i)^2 over samples: the first-order effect of unit i on the gated units of the next layer.
 
     Args:
@@ -68,9 +72,14 @@ def next_layer_gated(x: Tensor, reader: nn.Module, slope: Tensor, unit_dim: int 
         reader: the next layer.
         slope: g_j f'(a_j), shaped like the reader's output; norms count with slope one.
     """
-    own = {name: p.detach() for name, p in reader.named_parameters() if "context_" not in name}  # the layer's, not its gates'
-    weights = {name: wide(p).square() * name.rpartition(".")[2].startswith("weight") for name, p in own.items()}
-    # The transposed layer with squared weights carries every output's squared slope back to the inputs it read.
+    # the layer's, not its gates'
+    own = {name: p.detach() for name, p in reader.named_parameters() if "context_" not in name}
+    weights = {
+        name: wide(p).square() * name.rpartition(".")[2].startswith("weight")
+        for name, p in own.items()
+    }
+    # The transposed layer with squared weights carries every output's squared slope back to the
+    # inputs it read.
     transposed = vjp(lambda inputs: functional_call(reader, weights, (inputs,)), wide(x))[1]
     (carried,) = transposed(wide(slope).square())
     return over_positions(wide(x).square() * carried, unit_dim, batch_dim, mean=False).mean(0)

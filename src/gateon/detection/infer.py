@@ -60,9 +60,10 @@ Batch = tuple[Any, Tensor]
 class Inference:
     """Finds the context of every batch that a learner observes.
 
-    A batch in doubt is not learned before it is sure where it belongs: then those in doubt are learned in order, in the context
-    at hand or in another. So nothing is ever learned in the wrong context, and where every switch is found, the result is that of
-    known contexts to the bit. At the end of a stream up to window - 1 batches may be left in doubt.
+    A batch in doubt is not learned before it is sure where it belongs: then those in doubt are
+    learned in order, in the context at hand or in another. So nothing is ever learned in the wrong
+    context, and where every switch is found, the result is that of known contexts to the bit. At
+    the end of a stream up to window - 1 batches may be left in doubt.
     """
 
     def __init__(self, detector: ContextDetector) -> None:
@@ -76,18 +77,27 @@ class Inference:
         begun = learner.context is None and learner.switch(detector.active)
         loss, value, restore = learner.forward(x, y)
         if not self.doubted and not detector.suspects(value):
-            learner.step(loss, value, restore)  # which may fail: the detector must not know of the batch then
+            # which may fail: the detector must not know of the batch then
+            learner.step(loss, value, restore)
             detector.update(value)
             self.familiar = _copied(_last_of([(x, y)]))
             return Observation(value, detector.active, begun)
         restore()
         del loss  # its graph would hold the gates to their number of contexts
-        verdict = detector.update(value, lambda contexts: self._losses(learner, _last_of(batches), contexts), self._now(learner))
+        verdict = detector.update(
+            value,
+            lambda contexts: self._losses(learner, _last_of(batches), contexts),
+            self._now(learner),
+        )
         self.doubted = [*self.doubted, _copied((x, y))] if verdict.suspected else []
         if verdict.suspected:
             return Observation(value, detector.active, False)
         if not verdict.switched:
-            return Observation([learner.step(*learner.forward(*batch)) for batch in batches][-1], detector.active, False)
+            return Observation(
+                [learner.step(*learner.forward(*batch)) for batch in batches][-1],
+                detector.active,
+                False,
+            )
         learner.switch(verdict.context)
         for batch in batches:
             value = learner.step(*learner.forward(*batch))
@@ -98,12 +108,18 @@ class Inference:
     def state_dict(self) -> dict[str, Any]:
         """What the detector knows, and the batches it needs to go on."""
         familiar = None if self.familiar is None else list(self.familiar)
-        return {"detector": self.detector.state_dict(), "doubted": [list(batch) for batch in self.doubted], "familiar": familiar}
+        return {
+            "detector": self.detector.state_dict(),
+            "doubted": [list(batch) for batch in self.doubted],
+            "familiar": familiar,
+        }
 
     def state_like(self, state: Any, model: Grown) -> dict[str, Any]:
         """What the detector knows of each context, and batches."""
         detector = state["detector"]
-        books = [dict.fromkeys(asdict(_Book()), NUMBER) | {"losses": COUNT} for _ in detector["books"]]
+        books = [
+            dict.fromkeys(asdict(_Book()), NUMBER) | {"losses": COUNT} for _ in detector["books"]
+        ]
         if not 0 < len(books) <= model.context.high + 1:
             raise ValueError("the detector must have a context, and no more than the model has")
         known = {
@@ -122,7 +138,9 @@ class Inference:
         """Take over what `state_dict` gave."""
         self.detector.load_state_dict(state["detector"])
         self.doubted = [(x, y) for x, y in state["doubted"]]
-        self.familiar = None if state["familiar"] is None else (state["familiar"][0], state["familiar"][1])
+        self.familiar = (
+            None if state["familiar"] is None else (state["familiar"][0], state["familiar"][1])
+        )
 
     def _now(self, learner: Learning) -> Callable[[], float] | None:
         """Gives the loss that the last batch before the doubt has now."""
@@ -132,7 +150,10 @@ class Inference:
     @staticmethod
     def _losses(learner: Learning, batch: Batch, contexts: Sequence[int]) -> list[float]:
         x, y = batch
-        return [learner.loss(outputs, y.to(outputs.device)).item() for outputs in learner.outputs_under(x, contexts)]
+        return [
+            learner.loss(outputs, y.to(outputs.device)).item()
+            for outputs in learner.outputs_under(x, contexts)
+        ]
 
 
 def _last_of(batches: list[Batch]) -> Batch:
@@ -148,16 +169,18 @@ def _last_of(batches: list[Batch]) -> Batch:
 def _copied(batch: Batch) -> Batch:
     """The batch in memory of its own: the caller may fill its tensors with the next one."""
     x, y = batch
-    copied = x.clone() if isinstance(x, Tensor) else {name: value.clone() for name, value in x.items()}
+    copied = (
+        x.clone() if isinstance(x, Tensor) else {name: value.clone() for name, value in x.items()}
+    )
     return copied, y.clone()
 
 
 def recognised(outputs: Sequence[Tensor], *, each: bool) -> Recognition:
     """The context under which outputs (logits) tell most: a network is sure of what it knows, and says the same of all strangers.
 
-    Of all together, it is the context in which sample and label have most in common, I = H(mean p) - mean H(p), and certainty
-    is 1 - I' / I with I' the second highest. Of each sample by itself, it is the one with the lowest entropy H, and certainty is
-    1 - H / H'.
+    Of all together, it is the context in which sample and label have most in common, I = H(mean p)
+    - mean H(p), and certainty is 1 - I' / I with I' the second highest. Of each sample by itself,
+    it is the one with the lowest entropy H, and certainty is 1 - H / H'.
 
     Args:
         outputs: for the same inputs, (samples, classes) in each context.
@@ -169,7 +192,8 @@ def recognised(outputs: Sequence[Tensor], *, each: bool) -> Recognition:
     """
     if not len(outputs[0]):
         raise ValueError("There are no inputs to recognise a context by: give at least one sample.")
-    log_p = torch.stack([output.float().log_softmax(1) for output in outputs])  # (contexts, samples, classes)
+    # (contexts, samples, classes)
+    log_p = torch.stack([output.float().log_softmax(1) for output in outputs])
     entropy = _entropy(log_p)
     if each or entropy.shape[1] == 1:
         lowest, order = entropy.sort(0)
@@ -178,7 +202,10 @@ def recognised(outputs: Sequence[Tensor], *, each: bool) -> Recognition:
     else:
         mean = log_p.exp().mean(1).clamp_min(TINY).log()
         highest, order = (_entropy(mean) - entropy.mean(1)).sort(0, descending=True)
-        found, certainty = order[0], 1 - (highest[min(1, len(highest) - 1)] / highest[0].clamp_min(TINY)).clamp_min(0)
+        found, certainty = (
+            order[0],
+            1 - (highest[min(1, len(highest) - 1)] / highest[0].clamp_min(TINY)).clamp_min(0),
+        )
     return Recognition(found, torch.ones_like(certainty) if len(outputs) == 1 else certainty)
 
 

@@ -22,12 +22,16 @@ class Gate(nn.Module):
 
     Args:
         site: the place it serves.
-        rows: v of the first contexts, (contexts, units); None for a place that is observed but not gated.
+        rows: v of the first contexts, (contexts, units); None for a place that is observed but not
+            gated.
         power: gain = sigma(v) ** power; 1 in the paper, 2 in the released code.
-        around_one: sigma(v) = 1 + tanh(v) instead, which is exactly 1 at v = 0 and has a slope there: for pretrained networks.
-        steepness: v is multiplied by it first, so that gates can learn faster than the weights of the same optimizer.
+        around_one: sigma(v) = 1 + tanh(v) instead, which is exactly 1 at v = 0 and has a slope
+            there: for pretrained networks.
+        steepness: v is multiplied by it first, so that gates can learn faster than the weights of
+            the same optimizer.
         batch_dim: which dimension of the activity counts samples.
-        silences: the gates, one at most, whose closed units are silent here too, behind a norm that may make something of nothing.
+        silences: the gates, one at most, whose closed units are silent here too, behind a norm that
+            may make something of nothing.
     """
 
     def __init__(
@@ -43,11 +47,18 @@ class Gate(nn.Module):
     ) -> None:
         super().__init__()
         self.silences = silences  # in a tuple, which registers no submodule
-        self.site, self.power, self.batch_dim, self.around_one, self.steepness = site, power, batch_dim, around_one, steepness
+        self.site, self.power, self.batch_dim, self.around_one, self.steepness = (
+            site,
+            power,
+            batch_dim,
+            around_one,
+            steepness,
+        )
         self.weight = None if rows is None else nn.Parameter(rows)
         self.off = False
         self.fired = False
-        # Plain attributes, not buffers: buffers would be saved, and broadcast by data-parallel wrappers.
+        # Plain attributes, not buffers: buffers would be saved, and broadcast by data-parallel
+        # wrappers.
         self.context = torch.zeros(1, dtype=torch.long)
         self.tap: Tensor | None = None
         self.measure: Measure = "gradient"
@@ -57,7 +68,9 @@ class Gate(nn.Module):
         if not torch.compiler.is_compiling() and not self.fired:
             self.fired = True
         units, dim = self.site.units, self.site.dim
-        if self.site.in_front and x.shape[dim] != units:  # the reader sees every unit at several positions, flattened
+        if (
+            self.site.in_front and x.shape[dim] != units
+        ):  # the reader sees every unit at several positions, flattened
             return self._apply_gains(x.unflatten(dim, (units, -1)), dim - 1).flatten(dim - 1)
         return self._apply_gains(x, dim)
 
@@ -66,7 +79,11 @@ class Gate(nn.Module):
         assert self.weight is not None
         rows = self.context if context is None else context.to(self.weight.device)
         # One of one row, as in every sub-network, needs no selecting.
-        v = self.weight if self.weight.shape[0] == rows.shape[0] == 1 else self.weight.index_select(0, rows)
+        v = (
+            self.weight
+            if self.weight.shape[0] == rows.shape[0] == 1
+            else self.weight.index_select(0, rows)
+        )
         if self.steepness != 1:
             v = v * self.steepness
         sigma = 1 + torch.tanh(v) if self.around_one else torch.tanh(torch.relu(v))
@@ -131,27 +148,45 @@ class Gate(nn.Module):
 
     def _load_from_state_dict(self, state: dict[str, Any], prefix: str, *rest: Any) -> None:
         saved = state.get(prefix + "weight")
-        if self.weight is not None and saved is not None and saved.shape[1:] == self.weight.shape[1:]:
+        if (
+            self.weight is not None
+            and saved is not None
+            and saved.shape[1:] == self.weight.shape[1:]
+        ):
             missing = len(saved) - len(self.weight)
             if missing > 0:  # a checkpoint with more contexts than this model was given yet
-                self.weight.data = torch.cat([self.weight.data, self.weight.data.new_zeros(missing, self.site.units)])
+                self.weight.data = torch.cat(
+                    [self.weight.data, self.weight.data.new_zeros(missing, self.site.units)]
+                )
                 self.weight.grad = None  # of the old shape
         super()._load_from_state_dict(state, prefix, *rest)
 
     def extra_repr(self) -> str:
         """Shown by print(model)."""
-        return f"units={self.site.units}" + ("" if self.weight is None else f", contexts={len(self.weight)}")
+        return f"units={self.site.units}" + (
+            "" if self.weight is None else f", contexts={len(self.weight)}"
+        )
 
 
 class _ObservedProduct(torch.autograd.Function):
     """x * gain, whose backward pass also yields sum over samples of the relevance, as the gradient of `tap`.
 
-    As a gradient it comes out of the one backward pass, adds up over micro-batches, and survives torch.compile.
+    As a gradient it comes out of the one backward pass, adds up over micro-batches, and survives
+    torch.compile.
     """
 
-    # No setup_context: with one, torch inspects the signature anew at every call, which small networks notice.
+    # No setup_context: with one, torch inspects the signature anew at every call, which small
+    # networks notice.
     @staticmethod
-    def forward(ctx: Any, x: Tensor, gain: Tensor, tap: Tensor | None, measure: Measure, dim: int, batch: int) -> Tensor:
+    def forward(
+        ctx: Any,
+        x: Tensor,
+        gain: Tensor,
+        tap: Tensor | None,
+        measure: Measure,
+        dim: int,
+        batch: int,
+    ) -> Tensor:
         ctx.measure, ctx.dim, ctx.batch = measure, dim, batch
         ctx.save_for_backward(x, gain)
         return x * gain
@@ -162,7 +197,8 @@ class _ObservedProduct(torch.autograd.Function):
         dim, batch = ctx.dim, ctx.batch
         to_x = gradient * gain if ctx.needs_input_grad[0] else None
         rows = _as_rows(gain, dim, batch)
-        # dL/dg_i per sample; times the gain it is the unit's contribution dL/dx_i x_i of the gated activity.
+        # dL/dg_i per sample; times the gain it is the unit's contribution dL/dx_i x_i of the gated
+        # activity.
         if rows.shape[0] == 1:
             sums, squares = [], []
             for g, h in _few_samples(gradient, x, dim, batch):
@@ -180,7 +216,9 @@ class _ObservedProduct(torch.autograd.Function):
             samples = (units.as_samples(part, dim, batch) for part in (gradient, x * gain))
             observed = ctx.measure(*samples)
         elif ctx.measure == "activity" and ctx.needs_input_grad[2]:
-            observed = units.activity(x * gain, dim, batch) * (1 if batch == dim else x.shape[batch])
+            observed = units.activity(x * gain, dim, batch) * (
+                1 if batch == dim else x.shape[batch]
+            )
         grad_gain = to_gain.reshape(gain.shape).to(gain.dtype) if ctx.needs_input_grad[1] else None
         return to_x, grad_gain, observed if ctx.needs_input_grad[2] else None, None, None, None
 
@@ -199,7 +237,9 @@ def _in_one_piece(x: Tensor) -> bool:
     return torch.compiler.is_compiling() or x.numel() <= BLOCK
 
 
-def _few_samples(gradient: Tensor, x: Tensor, dim: int, batch: int) -> Iterator[tuple[Tensor, Tensor]]:
+def _few_samples(
+    gradient: Tensor, x: Tensor, dim: int, batch: int
+) -> Iterator[tuple[Tensor, Tensor]]:
     """Some samples at a time: their product then stays in the cache, and no memory of the size of the activity is asked for."""
     if batch == dim or _in_one_piece(x):
         return iter([(gradient, x)])
@@ -215,4 +255,8 @@ def _as_rows(gain: Tensor, dim: int, batch: int) -> Tensor:
     """The gain of shape (1, units, 1, 1) or (samples, units, 1, 1) as (1 or samples, units)."""
     if gain.shape[batch] == 1 or batch == dim:
         return gain.reshape(1, -1)
-    return gain.reshape(gain.shape[batch], -1) if batch < dim else gain.reshape(-1, gain.shape[batch]).T
+    return (
+        gain.reshape(gain.shape[batch], -1)
+        if batch < dim
+        else gain.reshape(-1, gain.shape[batch]).T
+    )

@@ -21,7 +21,12 @@ from .growth import mark_grown, pad_gradient
 
 __all__ = ["Gates", "attach", "gates_of"]
 
-BEHIND, IN_FRONT, TAP, TAP_IN_FRONT = "context_gate", "context_gate_in_front", "context_tap", "context_tap_in_front"
+BEHIND, IN_FRONT, TAP, TAP_IN_FRONT = (
+    "context_gate",
+    "context_gate_in_front",
+    "context_tap",
+    "context_tap_in_front",
+)
 
 
 class Listener(Protocol):
@@ -40,25 +45,48 @@ class Listener(Protocol):
 class Gates:
     """All gates of a model: which context they are switched to, what their gains are.
 
-    Made by `attach`; `gates_of(model)` finds it again. It holds no parameters of its own: those are in the model.
+    Made by `attach`; `gates_of(model)` finds it again. It holds no parameters of its own: those are
+    in the model.
     """
 
-    def __init__(self, model: nn.Module, sites: list[Site], rows: Callable[[int, Site, int, Tensor | None], Tensor]) -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        sites: list[Site],
+        rows: Callable[[int, Site, int, Tensor | None], Tensor],
+    ) -> None:
         self.model, self.sites = model, {site.name: site for site in sites}
         self.context: int | Tensor = 0
-        self._learning = torch.tensor(0)  # the context switched to; `context` may be one that is only shown
+        # the context switched to; `context` may be one that is only shown
+        self._learning = torch.tensor(0)
         self.listeners: list[Listener] = []
-        self.passed: set[int] = set()  # contexts of forward passes with gradients since the last step
+        # contexts of forward passes with gradients since the last step
+        self.passed: set[int] = set()
         self.orphaned = False
-        self.prefers: Callable[[Site], Tensor | None] | None = None  # how likely its units are to be open at first
+        self.prefers: Callable[[Site], Tensor | None] | None = (
+            None  # how likely its units are to be open at first
+        )
         self.arguments: dict[str, Any] = {}  # of `attach`, that a file can hold
-        held = [] if has_adapters(model) else [name for site in sites if site.fixed for name in site.owns]
-        own = {p for name in held for part, p in own_parameters(model.get_submodule(name)) if not part.startswith("lora_")}
+        held = (
+            []
+            if has_adapters(model)
+            else [name for site in sites if site.fixed for name in site.owns]
+        )
+        own = {
+            p
+            for name in held
+            for part, p in own_parameters(model.get_submodule(name))
+            if not part.startswith("lora_")
+        }
         self._fixed = [p for p in own if p.requires_grad]
         for parameter in self._fixed:
             parameter.requires_grad_(False)
         self._rows = rows
-        self._nesting = [m for m in model.modules() if isinstance(m, nn.TransformerEncoder) and m.use_nested_tensor]
+        self._nesting = [
+            m
+            for m in model.modules()
+            if isinstance(m, nn.TransformerEncoder) and m.use_nested_tensor
+        ]
 
     @property
     def contexts(self) -> int:
@@ -69,14 +97,20 @@ class Gates:
     @cached_property
     def gates(self) -> dict[str, Gate]:
         """Every gate by its site, in the order of the sites."""
-        found = {m.site.name: m for m in self.model.modules() if isinstance(m, Gate) and m.weight is not None}
+        found = {
+            m.site.name: m
+            for m in self.model.modules()
+            if isinstance(m, Gate) and m.weight is not None
+        }
         return {name: found[name] for name in self.sites if name in found}
 
     @property
     def taps(self) -> dict[str, Gate]:
         """By site, the module that observes its relevance: the gate, unless that sits elsewhere or there is none."""
         found = {m.site.name: m for m in self.model.modules() if isinstance(m, Gate)}
-        apart = {m.site.name: m for m in self.model.modules() if isinstance(m, Gate) and m.weight is None}
+        apart = {
+            m.site.name: m for m in self.model.modules() if isinstance(m, Gate) and m.weight is None
+        }
         return found | apart
 
     @property
@@ -106,7 +140,8 @@ class Gates:
     def resume(self, context: int | Sequence[int] | Tensor) -> None:
         """Go on in a context whose learning was interrupted: what listeners keep of it is loaded, so that none is told of a switch.
 
-        The rows of the context may be missing: loading the model brings them, and a sub-network needs none but its own.
+        The rows of the context may be missing: loading the model brings them, and a sub-network
+        needs none but its own.
         """
         self._learning = torch.as_tensor(context, dtype=torch.long).cpu().clone()
         if int(self._learning.max()) < self.contexts:
@@ -121,14 +156,23 @@ class Gates:
             rows = torch.as_tensor(context)
         except (TypeError, ValueError, RuntimeError):
             rows = torch.empty(0)
-        if rows.dim() > 1 or rows.numel() == 0 or rows.is_floating_point() or rows.is_complex() or rows.dtype == torch.bool:
-            raise ValueError(f"A context is an index, or one index for each sample, not {_brief(context)}.")
+        if (
+            rows.dim() > 1
+            or rows.numel() == 0
+            or rows.is_floating_point()
+            or rows.is_complex()
+            or rows.dtype == torch.bool
+        ):
+            raise ValueError(
+                f"A context is an index, or one index for each sample, not {_brief(context)}."
+            )
         low, high = int(rows.min()), int(rows.max())
         if low < 0 or high >= self.contexts:
             raise IndexError(
                 f"Context {low if low < 0 else high} does not exist: there are {self.contexts}; add_context() adds one."
             )
-        return rows.to("cpu", torch.long, copy=True)  # the caller may use its tensor for the next batch
+        # the caller may use its tensor for the next batch
+        return rows.to("cpu", torch.long, copy=True)
 
     def _set(self, rows: Tensor) -> None:
         self.context = int(rows) if rows.dim() == 0 else rows
@@ -156,8 +200,11 @@ class Gates:
             likely = None if self.prefers is None else self.prefers(gate.site)
             row = self._rows(n, gate.site, new, likely).to(gate.weight)
             before = gate.weight.data
-            # A loss that is still alive holds on to the old shape: only another dtype makes autograd forget it.
-            gate.weight.data = before.to(torch.float16 if before.dtype == torch.bfloat16 else torch.bfloat16)
+            # A loss that is still alive holds on to the old shape: only another dtype makes
+            # autograd forget it.
+            gate.weight.data = before.to(
+                torch.float16 if before.dtype == torch.bfloat16 else torch.bfloat16
+            )
             gate.weight.data = torch.cat([before, row[None]])
             mark_grown(gate.weight)
             if gate.weight.grad is not None:
@@ -202,12 +249,23 @@ class Gates:
         """A table: every site, its units, where its gate sits, what it owns."""
         header = ("site", "units", "gate", "owns")
         rows = [
-            (s.name or "(model)", str(s.units or "-"), _where(s), ", ".join(o or "(model)" for o in s.owns))
+            (
+                s.name or "(model)",
+                str(s.units or "-"),
+                _where(s),
+                ", ".join(o or "(model)" for o in s.owns),
+            )
             for s in self.sites.values()
         ]
         widths = [max(len(row[i]) for row in [header, *rows]) for i in range(3)]
-        lines = ["  ".join([*(cell.ljust(w) for cell, w in zip(row, widths, strict=False)), row[3]]) for row in [header, *rows]]
-        return f"{self.contexts} contexts, {len(self.gates)} gates, switched to {_brief(self.context)}\n" + "\n".join(lines)
+        lines = [
+            "  ".join([*(cell.ljust(w) for cell, w in zip(row, widths, strict=False)), row[3]])
+            for row in [header, *rows]
+        ]
+        return (
+            f"{self.contexts} contexts, {len(self.gates)} gates, switched to {_brief(self.context)}\n"
+            + "\n".join(lines)
+        )
 
     def __repr__(self) -> str:
         """The same table."""
@@ -215,7 +273,11 @@ class Gates:
 
     def __getstate__(self) -> dict[str, Any]:
         """A copy has no listeners: the optimizer's hooks are not copied with it, so that obstruction must be asked for again."""
-        return self.__dict__ | {"listeners": [], "prefers": None, "orphaned": self.orphaned or bool(self.listeners)}
+        return self.__dict__ | {
+            "listeners": [],
+            "prefers": None,
+            "orphaned": self.orphaned or bool(self.listeners),
+        }
 
 
 def attach(
@@ -240,21 +302,26 @@ def attach(
     Args:
         model: any module; it keeps its class, its signature and its keys.
         contexts: how many to begin with; `Gates.add_context` adds more at any time.
-        density: share of each site's units whose gate starts open; or a mapping from patterns of site names to shares.
-            A gate that starts closed (v <= 0) has no slope: its unit stays out of that context for good.
-        start: "random": |v| uniform in [0, width]. "open": every gain exactly 1, whatever the density says (pretrained networks).
-            Since sigma has no slope where it is 1, such gates have the gain 1 + tanh(v), between 0 and 2, and v starts at 0.
-            A number: the gain at which open gates start, like 0.95.
-        sites: None finds every hidden layer; patterns of layer names; a mapping from the module behind which a gate goes to
-            the layers it owns; or sites themselves, as `gateon.anatomy.encoders` finds.
+        density: share of each site's units whose gate starts open; or a mapping from patterns of
+            site names to shares. A gate that starts closed (v <= 0) has no slope: its unit stays
+            out of that context for good.
+        start: "random": |v| uniform in [0, width]. "open": every gain exactly 1, whatever the
+            density says (pretrained networks). Since sigma has no slope where it is 1, such gates
+            have the gain 1 + tanh(v), between 0 and 2, and v starts at 0. A number: the gain at
+            which open gates start, like 0.95.
+        sites: None finds every hidden layer; patterns of layer names; a mapping from the module
+            behind which a gate goes to the layers it owns; or sites themselves, as
+            `gateon.anatomy.encoders` finds.
         head: gate the output layers too.
         example: one batch of input, for models whose layers cannot be followed without data.
         power: the gain is sigma(v) ** power.
         width: of the random start.
-        steepness: gains are those of steepness * v: above 1 gates learn faster than the weights that share their optimizer.
-        shared: patterns of site names where gates start on the same units in every context, for features that tasks have in common;
-            elsewhere each context draws its own.
-        before_norm: multiply the layer's own output, before norm and activation, as the released code does.
+        steepness: gains are those of steepness * v: above 1 gates learn faster than the weights
+            that share their optimizer.
+        shared: patterns of site names where gates start on the same units in every context, for
+            features that tasks have in common; elsewhere each context draws its own.
+        before_norm: multiply the layer's own output, before norm and activation, as the released
+            code does.
         batch_dim: the dimension of activities that counts samples.
         seed: of the random start; the gates of a context do not depend on how many there are.
 
@@ -265,8 +332,12 @@ def attach(
     0     8      behind 1       0
     2     2      none (output)  2
     """
-    if getattr(model, "context_gates", None) is not None or any(isinstance(m, Gate) for m in model.modules()):
-        raise ValueError("This model has gates already: use gateon.gates_of(model), or detach() them first.")
+    if getattr(model, "context_gates", None) is not None or any(
+        isinstance(m, Gate) for m in model.modules()
+    ):
+        raise ValueError(
+            "This model has gates already: use gateon.gates_of(model), or detach() them first."
+        )
     if not isinstance(contexts, int) or contexts < 1:
         raise ValueError(f"contexts is a number of at least 1, not {contexts!r}.")
     if start not in ("random", "open") and not (isinstance(start, float) and 0 < start < 1):
@@ -278,15 +349,26 @@ def attach(
     if not 0 < steepness < math.inf:
         raise ValueError(f"steepness is a positive number, not {steepness}.")
     if any(isinstance(p, nn.parameter.UninitializedParameter) for p in model.parameters()):
-        raise ValueError("This model has lazy layers that know their units only after a first forward pass: run one before attach.")
+        raise ValueError(
+            "This model has lazy layers that know their units only after a first forward pass: run one before attach."
+        )
     found = find_sites(model, sites, example, head=head)
     if before_norm:
         found = [replace(site, narrows=site.narrows_before_norm) for site in found]
     alike = _matching_gates((shared,) if isinstance(shared, str) else shared, found)
     rows = partial(
-        _initial_row, shares=_shares(density, found), start=start, width=width, steepness=steepness, shared=alike, seed=seed
+        _initial_row,
+        shares=_shares(density, found),
+        start=start,
+        width=width,
+        steepness=steepness,
+        shared=alike,
+        seed=seed,
     )
-    made = [(site, torch.stack([rows(n, site, k) for k in range(contexts)])) for n, site in enumerate(s for s in found if s.gated)]
+    made = [
+        (site, torch.stack([rows(n, site, k) for k in range(contexts)]))
+        for n, site in enumerate(s for s in found if s.gated)
+    ]
     observed = [s for s in found if not s.gated and s.place]
     like = next(model.parameters(), torch.empty(0))
     gates = Gates(model, found, rows)
@@ -302,8 +384,19 @@ def attach(
         "seed": seed,
     }
     for site, v in made:
-        gate = Gate(site, v.to(like.device, like.dtype), power, batch_dim, around_one=start == "open", steepness=steepness)
-        if before_norm and site.place != site.name and sum(is_layer(model.get_submodule(o)) for o in site.owns) == 1:
+        gate = Gate(
+            site,
+            v.to(like.device, like.dtype),
+            power,
+            batch_dim,
+            around_one=start == "open",
+            steepness=steepness,
+        )
+        if (
+            before_norm
+            and site.place != site.name
+            and sum(is_layer(model.get_submodule(o)) for o in site.owns) == 1
+        ):
             layer = model.get_submodule(site.name)
             tap = Gate(site, None, power, batch_dim, silences=(gate,) if site.narrows else ())
             gate.site = replace(site, place=site.name, in_front=False, dim=unit_dim(layer))
@@ -331,7 +424,8 @@ def attach(
 def gates_of(model: nn.Module) -> Gates | None:
     """The gates of a model or of the one inside its wrappers, or None; a deep copy of a model has gates of its own.
 
-    Wrappers are those of `torch.compile`, PEFT, `DataParallel`, `DistributedDataParallel` and others that keep it as `module`.
+    Wrappers are those of `torch.compile`, PEFT, `DataParallel`, `DistributedDataParallel` and
+    others that keep it as `module`.
 
     >>> gates_of(nn.Linear(2, 2)) is None
     True
@@ -344,8 +438,14 @@ def gates_of(model: nn.Module) -> Gates | None:
 
 def _wrapped(model: nn.Module) -> nn.Module | None:
     """The model inside a wrapper; None if this is none."""
-    # The children themselves are asked: models of transformers have a property base_model, which is a part of them.
-    names = ("module", "_orig_mod", "base_model", *(("model",) if is_peft(model, "BaseTuner") else ()))
+    # The children themselves are asked: models of transformers have a property base_model, which is
+    # a part of them.
+    names = (
+        "module",
+        "_orig_mod",
+        "base_model",
+        *(("model",) if is_peft(model, "BaseTuner") else ()),
+    )
     return next((inner for name in names if (inner := model._modules.get(name)) is not None), None)
 
 
@@ -368,15 +468,26 @@ def _initial_row(
         context, likely = 0, None
     if start == "open":
         return torch.zeros(units)
-    generator = torch.Generator().manual_seed(int(np.random.SeedSequence((seed, n, context)).generate_state(1)[0]))
+    generator = torch.Generator().manual_seed(
+        int(np.random.SeedSequence((seed, n, context)).generate_state(1)[0])
+    )
     order = torch.randperm(units, generator=generator)
-    if likely is not None:  # drawn without replacement in proportion to it: the largest of log p + Gumbel noise
+    if (
+        likely is not None
+    ):  # drawn without replacement in proportion to it: the largest of log p + Gumbel noise
         noise = torch.empty(units).exponential_(generator=generator).log()
-        order = (likely.detach().cpu().float().clamp_min(1e-6).log() - noise).argsort(descending=True)
+        order = (likely.detach().cpu().float().clamp_min(1e-6).log() - noise).argsort(
+            descending=True
+        )
     is_open = torch.zeros(units, dtype=torch.bool)
     is_open[order[: max(1, round(shares[site.name] * units))]] = True
-    size = torch.rand(units, generator=generator) * width if start == "random" else torch.full((units,), math.atanh(start))
-    size = size.clamp_min(torch.finfo(torch.float32).tiny)  # an open gate at exactly 0 would be a closed one
+    size = (
+        torch.rand(units, generator=generator) * width
+        if start == "random"
+        else torch.full((units,), math.atanh(start))
+    )
+    # an open gate at exactly 0 would be a closed one
+    size = size.clamp_min(torch.finfo(torch.float32).tiny)
     return torch.where(is_open, size, -size) / steepness
 
 
@@ -388,15 +499,23 @@ def _matching_gates(patterns: Sequence[str], sites: list[Site]) -> frozenset[str
 def _shares(density: float | Mapping[str, float], sites: list[Site]) -> dict[str, float]:
     gated = {site.name: site for site in sites if site.gated}
     if isinstance(density, Mapping):
-        shares = {name: float(d) for pattern, d in reversed(list(density.items())) for name in matching(pattern, gated, "site")}
+        shares = {
+            name: float(d)
+            for pattern, d in reversed(list(density.items()))
+            for name in matching(pattern, gated, "site")
+        }
         missing = next((name for name in gated if name not in shares), None)
         if missing is not None:
-            raise ValueError(f'density says nothing of site {missing!r}: add a pattern for it, such as "*".')
+            raise ValueError(
+                f'density says nothing of site {missing!r}: add a pattern for it, such as "*".'
+            )
     else:
         shares = dict.fromkeys(gated, float(density))
     for name, share in shares.items():
         if not 0 < share <= 1:
-            raise ValueError(f"density {share} of site {name!r} would open no unit, or more than all: choose one in (0, 1].")
+            raise ValueError(
+                f"density {share} of site {name!r} would open no unit, or more than all: choose one in (0, 1]."
+            )
     return shares
 
 
@@ -409,7 +528,8 @@ def _install(place: nn.Module, name: str, gate: Gate, hook: Callable[..., Any]) 
         place.register_forward_hook(hook)
 
 
-# The hooks find their gate through the module they are called with, so that copies and replicas of a model use their own.
+# The hooks find their gate through the module they are called with, so that copies and replicas of
+# a model use their own.
 
 
 def _behind(module: nn.Module, args: Any, output: Any) -> Any:
@@ -420,15 +540,21 @@ def _observe(module: nn.Module, args: Any, output: Any) -> Any:
     return _on_first_tensor(module._modules[TAP], output)
 
 
-def _in_front(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def _in_front(
+    module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
     return _on_input(module._modules[IN_FRONT], args, kwargs)
 
 
-def _observe_in_front(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def _observe_in_front(
+    module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
     return _on_input(module._modules[TAP_IN_FRONT], args, kwargs)
 
 
-def _on_input(gate: nn.Module | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def _on_input(
+    gate: nn.Module | None, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
     assert gate is not None
     if args:
         return (gate(args[0]), *args[1:]), kwargs
@@ -461,7 +587,9 @@ def _note_pass(model: nn.Module, args: Any) -> None:
     gates = gates_of(model)
     if gates is None or torch.compiler.is_compiling() or not torch.is_grad_enabled():
         return
-    gates.passed.update([gates.context] if isinstance(gates.context, int) else gates.context.tolist())
+    gates.passed.update(
+        [gates.context] if isinstance(gates.context, int) else gates.context.tolist()
+    )
 
 
 def _check_not_orphaned(model: nn.Module, args: Any) -> None:
@@ -473,7 +601,15 @@ def _check_not_orphaned(model: nn.Module, args: Any) -> None:
         )
 
 
-HOOKS = (_behind, _in_front, _observe, _observe_in_front, _check_all_fired, _check_not_orphaned, _note_pass)
+HOOKS = (
+    _behind,
+    _in_front,
+    _observe,
+    _observe_in_front,
+    _check_all_fired,
+    _check_not_orphaned,
+    _note_pass,
+)
 
 
 def _where(site: Site) -> str:

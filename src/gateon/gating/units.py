@@ -5,7 +5,15 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-__all__ = ["HALF", "activity", "as_samples", "at_least_float32", "contributions", "over_positions", "wide"]
+__all__ = [
+    "HALF",
+    "activity",
+    "as_samples",
+    "at_least_float32",
+    "contributions",
+    "over_positions",
+    "wide",
+]
 
 HALF = (torch.float16, torch.bfloat16)
 
@@ -50,8 +58,16 @@ def as_samples(values: Tensor, unit_dim: int, batch_dim: int) -> Tensor:
     """
     unit, batch = unit_dim % values.dim(), batch_dim % values.dim()
     if unit == batch:  # a lone sample without a batch dimension
-        return wide(values).movedim(unit, 0).unsqueeze(0).flatten(2) if values.dim() > 1 else wide(values)[None, :, None]
-    return wide(values).movedim((batch, unit), (0, 1)).reshape(values.shape[batch], values.shape[unit], -1)
+        return (
+            wide(values).movedim(unit, 0).unsqueeze(0).flatten(2)
+            if values.dim() > 1
+            else wide(values)[None, :, None]
+        )
+    return (
+        wide(values)
+        .movedim((batch, unit), (0, 1))
+        .reshape(values.shape[batch], values.shape[unit], -1)
+    )
 
 
 def at_least_float32(dtype: torch.dtype) -> torch.dtype:

@@ -69,7 +69,9 @@ class Isolated:
     def predict(self, x: Any, context: int | None = None) -> Tensor:
         """Outputs of the network being learned; the others are gone."""
         if context not in (None, self.context):
-            raise ValueError(f"The network of context {context} is gone: only that of the last context, {self.context}, is kept.")
+            raise ValueError(
+                f"The network of context {context} is gone: only that of the last context, {self.context}, is kept."
+            )
         return self._learner.predict(x)
 
     def end_task(self, task: int, data: Iterable[tuple[Any, Tensor]]) -> None:
@@ -88,7 +90,16 @@ class Isolated:
 
     def state_like(self, state: Mapping[str, Any], inputs: Inputs | None = None) -> dict[str, Any]:
         """The template of a state that fits; see `gateon.storage.states`."""
-        check(state, {"context": ANYTHING, "learner": Rule(lambda value: isinstance(value, dict), "be a table")})
+        check(
+            state,
+            {
+                "context": ANYTHING,
+                "learner": Rule(lambda value: isinstance(value, dict), "be a table"),
+            },
+        )
         context = state["context"]
         check(state["learner"].get("context"), context, "learner context")
-        return {"context": None if context is None else COUNT, "learner": self._learner.state_like(state["learner"], inputs)}
+        return {
+            "context": None if context is None else COUNT,
+            "learner": self._learner.state_like(state["learner"], inputs),
+        }

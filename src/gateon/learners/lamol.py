@@ -17,7 +17,17 @@ from ..methods.base import Method
 from ..methods.language.lamol import IGNORED, Signs, padded
 from ..methods.named import InLamol
 from ..methods.shared.samples import seeded
-from ..storage.states import COUNT, GENERATOR, Inputs, Rule, Whole, check, check_fits, optimizer_like, schedule_like
+from ..storage.states import (
+    COUNT,
+    GENERATOR,
+    Inputs,
+    Rule,
+    Whole,
+    check,
+    check_fits,
+    optimizer_like,
+    schedule_like,
+)
 from .learner import Learner, Observation
 from .training import Outline, tell
 
@@ -30,24 +40,28 @@ MOST = 5.0  # how much more the answer sign counts than any other token, as a ta
 class Lamol:
     """Learns like `Learner`, with a causal language model of transformers; contexts are tasks.
 
-    A sample is one sequence: text, question, [ANS], answer, [END]. Learned are the answer to the question, L_QA over the answer and
-    [END], and the whole sequence behind the task's own sign [GEN_k], L_LM over all of it: L_QA + lm * L_LM. Before task k,
-    share * |D_k| pseudo-samples are written by the model from the signs of the earlier tasks, equally many from each, every token
-    drawn from the `top_k` likeliest; those that are not of the form above are dropped. They are learned mixed with the
-    task's data, `share` of them to each sample. No data are stored.
+    A sample is one sequence: text, question, [ANS], answer, [END]. Learned are the answer to the
+    question, L_QA over the answer and [END], and the whole sequence behind the task's own sign
+    [GEN_k], L_LM over all of it: L_QA + lm * L_LM. Before task k, share * |D_k| pseudo-samples are
+    written by the model from the signs of the earlier tasks, equally many from each, every token
+    drawn from the `top_k` likeliest; those that are not of the form above are dropped. They are
+    learned mixed with the task's data, `share` of them to each sample. No data are stored.
 
-    Sun, Ho and Lee, "LAMOL: LAnguage MOdeling for Lifelong Language Learning", ICLR 2020. There: GPT-2, AdamW with rate 6.25e-5,
-    warmed up over 0.005 of the steps and falling linearly, decay 0.01, gradients clipped at 1, 9 epochs at most. Here the question
-    is one token of the task, and an answer is found by scoring those of all classes, not by generating freely: every output is a
+    Sun, Ho and Lee, "LAMOL: LAnguage MOdeling for Lifelong Language Learning", ICLR 2020. There:
+    GPT-2, AdamW with rate 6.25e-5, warmed up over 0.005 of the steps and falling linearly, decay
+    0.01, gradients clipped at 1, 9 epochs at most. Here the question is one token of the task, and
+    an answer is found by scoring those of all classes, not by generating freely: every output is a
     class.
 
     Args:
-        model: a causal language model whose token ids are those of the texts; its vocabulary grows by signs, in place.
+        model: a causal language model whose token ids are those of the texts; its vocabulary grows
+            by signs, in place.
         optimizer: builds an optimizer from parameters; anew with every task.
         samples: how many training samples every task has, |D_k|, or one number for all.
         classes: how many answers there are.
         schedule: builds a learning-rate schedule from an optimizer, if any.
-        answers: token ids of the answer of each class, such as those of "positive"; None: a new sign for each.
+        answers: token ids of the answer of each class, such as those of "positive"; None: a new
+            sign for each.
         pad: the id that fills texts up at the right.
         share: gamma: pseudo-samples to each sample of the new task.
         lm: weight of L_LM.
@@ -86,10 +100,21 @@ class Lamol:
         seed: int = 0,
     ) -> None:
         if not hasattr(model, "generate") or not hasattr(model, "resize_token_embeddings"):
-            raise ValueError(f"LAMOL needs a causal language model of transformers, such as GPT-2, not {type(model).__name__}.")
+            raise ValueError(
+                f"LAMOL needs a causal language model of transformers, such as GPT-2, not {type(model).__name__}."
+            )
         sizes = [samples] if isinstance(samples, int) else list(samples)
-        if not sizes or min(sizes) < 1 or classes < 2 or top_k < 1 or min(share, lm) < 0 or clip <= 0:
-            raise ValueError("LAMOL needs samples and top_k of at least 1, two classes, share and lm of at least 0, clip above 0.")
+        if (
+            not sizes
+            or min(sizes) < 1
+            or classes < 2
+            or top_k < 1
+            or min(share, lm) < 0
+            or clip <= 0
+        ):
+            raise ValueError(
+                "LAMOL needs samples and top_k of at least 1, two classes, share and lm of at least 0, clip above 0."
+            )
         self.method: Method = InLamol()
         self.model, self.samples, self.classes = model, samples, classes
         self.signs = Signs(_embeddings(model).num_embeddings, classes, answers, pad)
@@ -102,13 +127,19 @@ class Lamol:
         settings = f"samples={samples}, classes={classes}, share={share}, lm={lm}, top_k={top_k}, clip={clip}, seed={seed}"
         self._new_optimizer, self._new_schedule = optimizer, schedule
         template = Learner(model, optimizer=optimizer, schedule=schedule)
-        self.description = template.description | {"method": f"Lamol({settings})", "loss": "L_QA + lm L_LM"}
+        self.description = template.description | {
+            "method": f"Lamol({settings})",
+            "loss": "L_QA + lm L_LM",
+        }
         self._add_tasks(1)
 
     @property
     def pseudo(self) -> list[tuple[int, Tensor]]:
         """The pseudo-samples of the task at hand: which task each is of, and its sequence."""
-        return [(int(task), row[row != IGNORED]) for task, row in zip(self._of, self._pseudo, strict=True)]
+        return [
+            (int(task), row[row != IGNORED])
+            for task, row in zip(self._of, self._pseudo, strict=True)
+        ]
 
     def expect(self, outline: Outline) -> None:
         """Be told of the task that comes."""
@@ -121,7 +152,9 @@ class Lamol:
         self._check(x, y)
         switched = self._switch(context)
         rows = self._rows_due(len(y))
-        new = [self.signs.sequence(text, context, int(label)) for text, label in zip(x, y, strict=True)]
+        new = [
+            self.signs.sequence(text, context, int(label)) for text, label in zip(x, y, strict=True)
+        ]
         old = [self._pseudo[row][self._pseudo[row] != IGNORED] for row in rows]
         tasks = [context] * len(new) + [int(self._of[row]) for row in rows]
         generator = torch.get_rng_state()
@@ -194,7 +227,9 @@ class Lamol:
             self.schedule.load_state_dict(state["schedule"])
         self._pseudo, self._of, self.context = state["pseudo"], state["of"], state["context"]
         self._learned = list(state["learned"])
-        self.step, self.written, self.longest, self._seen = (state[name] for name in ("step", "written", "longest", "seen"))
+        self.step, self.written, self.longest, self._seen = (
+            state[name] for name in ("step", "written", "longest", "seen")
+        )
         torch.set_rng_state(state["generator"])
 
     def state_like(self, state: Mapping[str, Any], inputs: Inputs | None = None) -> dict[str, Any]:
@@ -203,16 +238,31 @@ class Lamol:
         check(tasks, Whole(1), "tasks")
         rows, resized = self.signs.gen(tasks), _names_of_embeddings(self.model)
         held = {name: value.to("meta") for name, value in self.model.state_dict().items()}
-        model = {name: value.new_empty(rows, *value.shape[1:]) if name in resized else value for name, value in held.items()}
-        parameters = [nn.Parameter(model[name], p.requires_grad) for name, p in self.model.named_parameters()]
+        model = {
+            name: value.new_empty(rows, *value.shape[1:]) if name in resized else value
+            for name, value in held.items()
+        }
+        parameters = [
+            nn.Parameter(model[name], p.requires_grad) for name, p in self.model.named_parameters()
+        ]
         pseudo, of, context = state["pseudo"], state["of"], Whole(0, tasks - 1)
-        room = getattr(getattr(self.model, "config", None), "max_position_embeddings", None) or 1 << 20
+        room = (
+            getattr(getattr(self.model, "config", None), "max_position_embeddings", None) or 1 << 20
+        )
         return {
             "model": model,
-            "optimizer": optimizer_like(self._new_optimizer, parameters, self.optimizer.param_groups, state["optimizer"]),
+            "optimizer": optimizer_like(
+                self._new_optimizer, parameters, self.optimizer.param_groups, state["optimizer"]
+            ),
             "schedule": schedule_like(self.schedule),
-            "pseudo": Rule(lambda value: _are_ids(value, 2, IGNORED, rows) and len(value) == len(of), "be texts of known tokens"),
-            "of": Rule(lambda value: _are_ids(value, 1, 0, tasks) and len(value) == len(pseudo), "be a known task for each text"),
+            "pseudo": Rule(
+                lambda value: _are_ids(value, 2, IGNORED, rows) and len(value) == len(of),
+                "be texts of known tokens",
+            ),
+            "of": Rule(
+                lambda value: _are_ids(value, 1, 0, tasks) and len(value) == len(pseudo),
+                "be a known task for each text",
+            ),
             "step": COUNT,
             "written": COUNT,
             "longest": Whole(0, room),
@@ -227,7 +277,11 @@ class Lamol:
         """L_QA + lm L_LM of whole sequences of these tasks."""
         device = _device_of(self.model)
         ids, targets = self.signs.answered(sequences)
-        loss = F.cross_entropy(_next(self.model, ids.to(device)).flatten(0, 1), targets.to(device).flatten(), ignore_index=IGNORED)
+        loss = F.cross_entropy(
+            _next(self.model, ids.to(device)).flatten(0, 1),
+            targets.to(device).flatten(),
+            ignore_index=IGNORED,
+        )
         if self.lm == 0:
             return loss
         signs = torch.tensor([[self.signs.gen(task)] for task in tasks])
@@ -235,7 +289,9 @@ class Lamol:
         outputs = _next(self.model, whole.to(device))
         weight = torch.ones(outputs.shape[-1], device=device)
         weight[self.signs.ans] = MOST
-        lm = F.cross_entropy(outputs.flatten(0, 1), targets.to(device).flatten(), weight=weight, ignore_index=IGNORED)
+        lm = F.cross_entropy(
+            outputs.flatten(0, 1), targets.to(device).flatten(), weight=weight, ignore_index=IGNORED
+        )
         return loss + self.lm * lm
 
     def _rows_due(self, samples: int) -> list[int]:
@@ -245,27 +301,41 @@ class Lamol:
         per_sample = len(self._of) / self._size(self.context)
         first, last = (int(seen * per_sample) for seen in (self._seen, self._seen + samples))
         passes = {place // len(self._of) for place in range(first, last)}
-        orders = {n: torch.randperm(len(self._of), generator=seeded(self.seed, self.context, n, 4)) for n in passes}
-        return [int(orders[place // len(self._of)][place % len(self._of)]) for place in range(first, last)]
+        orders = {
+            n: torch.randperm(len(self._of), generator=seeded(self.seed, self.context, n, 4))
+            for n in passes
+        }
+        return [
+            int(orders[place // len(self._of)][place % len(self._of)])
+            for place in range(first, last)
+        ]
 
     def _size(self, task: int) -> int:
         """|D_k|."""
         if isinstance(self.samples, int):
             return self.samples
         if task >= len(self.samples):
-            raise ValueError(f"samples says how many there are of {len(self.samples)} tasks: give it those of task {task}, too.")
+            raise ValueError(
+                f"samples says how many there are of {len(self.samples)} tasks: give it those of task {task}, too."
+            )
         return self.samples[task]
 
     def _check(self, x: Tensor, y: Tensor) -> None:
         if x.dim() != 2 or x.is_floating_point() or int(x.max()) >= self.signs.words:
-            raise ValueError(f"LAMOL reads texts as (N, L) whole numbers below {self.signs.words}, the ids its model knows.")
-        room: int | None = getattr(getattr(self.model, "config", None), "max_position_embeddings", None)
+            raise ValueError(
+                f"LAMOL reads texts as (N, L) whole numbers below {self.signs.words}, the ids its model knows."
+            )
+        room: int | None = getattr(
+            getattr(self.model, "config", None), "max_position_embeddings", None
+        )
         if room is not None and self._room(x.shape[1]) >= room:
             raise ValueError(
                 f"A text of {x.shape[1]} tokens with its signs is longer than the {room} the model reads: cut texts shorter."
             )
         if int(y.max()) >= self.classes:
-            raise ValueError(f"Labels go up to {int(y.max())}, and there are {self.classes} answers: give one for each class.")
+            raise ValueError(
+                f"Labels go up to {int(y.max())}, and there are {self.classes} answers: give one for each class."
+            )
 
     def _room(self, text: int) -> int:
         """Tokens of a whole sequence with a text of so many."""
@@ -273,7 +343,9 @@ class Lamol:
 
     def _switch(self, context: int) -> bool:
         if isinstance(context, bool) or not isinstance(context, int) or context < 0:
-            raise IndexError(f"Context {context!r} does not exist: contexts are whole numbers from 0 on.")
+            raise IndexError(
+                f"Context {context!r} does not exist: contexts are whole numbers from 0 on."
+            )
         if context == self.context:
             return False
         self._size(context)
@@ -294,7 +366,11 @@ class Lamol:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seeded(self.seed, task, self.step, 5).initial_seed())
             for some in (drawn[n : n + AT_ONCE] for n in range(0, count, AT_ONCE)):
-                kept += [(of, row) for of, row in zip(some, self._generated(some), strict=True) if self.signs.is_whole(row)]
+                kept += [
+                    (of, row)
+                    for of, row in zip(some, self._generated(some), strict=True)
+                    if self.signs.is_whole(row)
+                ]
         self.model.train(training)
         self._pseudo = padded([row for _, row in kept], IGNORED) if kept else self._pseudo[:0]
         self._of = torch.tensor([of for of, _ in kept], dtype=torch.long)
@@ -305,11 +381,20 @@ class Lamol:
 
         room, end = self._room(self.longest), self.signs.end
         how = GenerationConfig(  # type: ignore[no-untyped-call]
-            do_sample=True, top_k=self.top_k, max_new_tokens=room, eos_token_id=end, pad_token_id=end, bos_token_id=None
+            do_sample=True,
+            top_k=self.top_k,
+            max_new_tokens=room,
+            eos_token_id=end,
+            pad_token_id=end,
+            bos_token_id=None,
         )
-        signs = torch.tensor([[self.signs.gen(task)] for task in tasks], device=_device_of(self.model))
+        signs = torch.tensor(
+            [[self.signs.gen(task)] for task in tasks], device=_device_of(self.model)
+        )
         model: Any = self.model
-        rows = model.generate(signs, attention_mask=torch.ones_like(signs), generation_config=how)[:, 1:].cpu()
+        rows = model.generate(signs, attention_mask=torch.ones_like(signs), generation_config=how)[
+            :, 1:
+        ].cpu()
         return [self.signs.cut(row) for row in rows]
 
     def _add_tasks(self, tasks: int) -> None:
@@ -342,7 +427,11 @@ def _device_of(model: nn.Module) -> torch.device:
 
 def _names_of_embeddings(model: Any) -> set[str]:
     """Names of what has a row for every token."""
-    tables = {id(layer.weight) for layer in (model.get_input_embeddings(), model.get_output_embeddings()) if layer is not None}
+    tables = {
+        id(layer.weight)
+        for layer in (model.get_input_embeddings(), model.get_output_embeddings())
+        if layer is not None
+    }
     return {name for name, p in model.named_parameters(remove_duplicate=False) if id(p) in tables}
 
 

@@ -44,21 +44,26 @@ __all__ = ["Learner", "Observation"]
 class Learner:
     """Learns a stream of batches, one context after another.
 
-    Where the method allows it, only the active sub-network of a context is trained and evaluated: the same mathematics at a part
-    of the cost. `model` and `method` always show the whole, with everything learned so far in it.
+    Where the method allows it, only the active sub-network of a context is trained and evaluated:
+    the same mathematics at a part of the cost. `model` and `method` always show the whole, with
+    everything learned so far in it.
 
     Args:
         model: the network; the method may change it in place.
-        optimizer: builds an optimizer from parameters, such as `partial(torch.optim.Adam, lr=5e-3)`; anew at every switch.
+        optimizer: builds an optimizer from parameters, such as `partial(torch.optim.Adam,
+            lr=5e-3)`; anew at every switch.
         method: what is done against forgetting.
-        schedule: builds a learning-rate schedule from an optimizer, if any; stepped after every batch.
+        schedule: builds a learning-rate schedule from an optimizer, if any; stepped after every
+            batch.
         loss: of outputs and labels.
         precision: "float32", or "bf16" for autocast with float32 weights.
-        contexts: a detector that infers the context of each batch from its loss; None if `observe` is told the context.
-        compact: False trains and evaluates at full width always. So it does by itself with weight decay, with optimizers that move
-            weights without a gradient, and where nothing can be narrowed; `is_compact` tells.
-        keep_optimizer: go on with the same optimizer (not schedule) at a switch, at full width; a switch that adds parameters
-        needs a new one all the same.
+        contexts: a detector that infers the context of each batch from its loss; None if `observe`
+            is told the context.
+        compact: False trains and evaluates at full width always. So it does by itself with weight
+            decay, with optimizers that move weights without a gradient, and where nothing can be
+            narrowed; `is_compact` tells.
+        keep_optimizer: go on with the same optimizer (not schedule) at a switch, at full width; a
+        switch that adds parameters needs a new one all the same.
 
     >>> from functools import partial
     >>> import gateon
@@ -88,7 +93,9 @@ class Learner:
         keep_optimizer: bool = False,
     ) -> None:
         if isinstance(optimizer, Optimizer):
-            raise TypeError("Learner builds its optimizers itself: give it a factory, such as partial(torch.optim.Adam, lr=5e-3).")
+            raise TypeError(
+                "Learner builds its optimizers itself: give it a factory, such as partial(torch.optim.Adam, lr=5e-3)."
+            )
         if precision not in ("float32", "bf16"):
             raise ValueError(f'precision is "float32" or "bf16", not {precision!r}.')
         self.loss, self.precision, self.compact = loss, precision, compact and not keep_optimizer
@@ -159,8 +166,8 @@ class Learner:
     def observe(self, x: Any, y: Tensor, context: int | None = None) -> Observation:
         """Learn one batch in a context; contexts that do not exist yet are added.
 
-        Without a context the detector finds it. A batch that may be of another task is not learned before that is sure, so that
-        nothing is learned in the wrong context.
+        Without a context the detector finds it. A batch that may be of another task is not learned
+        before that is sure, so that nothing is learned in the wrong context.
 
         A loss that is not finite raises FloatingPointError; nothing is learned from that batch.
         """
@@ -168,10 +175,14 @@ class Learner:
             raise ValueError("The batch is empty: leave it out.")
         if self._inference is not None:
             if context is not None:
-                raise ValueError("This learner infers its contexts: leave context out, or make it without contexts=.")
+                raise ValueError(
+                    "This learner infers its contexts: leave context out, or make it without contexts=."
+                )
             return self._inference.observe(self, x, y)
         if context is None:
-            raise ValueError("Say which context the batch belongs to, or make the Learner with contexts=gateon.ContextDetector().")
+            raise ValueError(
+                "Say which context the batch belongs to, or make the Learner with contexts=gateon.ContextDetector()."
+            )
         switched = self.switch(context)
         return Observation(self.step(*self.forward(x, y)), as_context(context), switched)
 
@@ -179,12 +190,17 @@ class Learner:
     def predict(self, x: Any, context: int | Literal["batch", "sample"] | None = None) -> Tensor:
         """The model's outputs for x in a context, by default the one being learned.
 
-        "batch" or "sample": in the context recognised for all of x, or for each sample: see `recognise`.
+        "batch" or "sample": in the context recognised for all of x, or for each sample: see
+        `recognise`.
         """
         if isinstance(context, str) and context in ("batch", "sample"):
             outputs = list(self.outputs_under(x, range(self._contexts())))
             found = recognised(outputs, each=context == "sample").context
-            return outputs[int(found)] if context == "batch" else torch.stack(outputs)[found, torch.arange(len(found))]
+            return (
+                outputs[int(found)]
+                if context == "batch"
+                else torch.stack(outputs)[found, torch.arange(len(found))]
+            )
         if isinstance(context, str):
             raise ValueError(f'context is a number, "batch" or "sample", not {context!r}.')
         with self._showing(None if context is None else as_context(context)) as network:
@@ -193,8 +209,8 @@ class Learner:
     def recognise(self, x: Any, each: bool = False) -> Recognition:
         """Which context unlabelled inputs belong to, and how sure that is.
 
-        It is the one under which the outputs, taken as logits of classes, tell most of the inputs: see
-        `gateon.detection.infer.recognised`.
+        It is the one under which the outputs, taken as logits of classes, tell most of the inputs:
+        see `gateon.detection.infer.recognised`.
 
         Args:
             x: the inputs; about a hundred are enough for all to be told apart from other contexts.
@@ -232,7 +248,8 @@ class Learner:
             inputs: what batches look like, if batches in the state are to be compared with it.
         """
         self._check_method()
-        state = {"contexts": None, **state} if isinstance(state, Mapping) else {}  # there were no detectors once
+        # there were no detectors once
+        state = {"contexts": None, **state} if isinstance(state, Mapping) else {}
         check_fits(state, partial(self.state_like, inputs=inputs))
         self._part = self._shown = None
         self._whole.load_state_dict(state["model"])
@@ -263,10 +280,17 @@ class Learner:
         check(optimizer, {"state": ANYTHING, "param_groups": ANYTHING}, "optimizer")
         return {
             "model": model.state,
-            "optimizer": optimizer_like(self._new_optimizer, list(parameters.values()), self.optimizer.param_groups, optimizer),
+            "optimizer": optimizer_like(
+                self._new_optimizer,
+                list(parameters.values()),
+                self.optimizer.param_groups,
+                optimizer,
+            ),
             "schedule": schedule_like(self.schedule),
             "method": self._method.state_like(state.get("method"), model),
-            "contexts": None if self._inference is None else self._inference.state_like(state.get("contexts"), model),
+            "contexts": None
+            if self._inference is None
+            else self._inference.state_like(state.get("contexts"), model),
             "active": ANYTHING,
             "step": COUNT,
             "context": None if state.get("context") is None else model.context,
@@ -276,8 +300,17 @@ class Learner:
     def _active_like(self, active: Any) -> dict[str, Any]:
         """Units of sites that can be narrowed, where the learner trains sub-networks at all."""
         gates = gates_of(self._whole)
-        narrow = {} if gates is None else {name: site.units for name, site in gates.sites.items() if site.narrows}
-        if not self.compact or not Part.is_exact(self._method, self.optimizer) or not isinstance(active, Mapping) or not active:
+        narrow = (
+            {}
+            if gates is None
+            else {name: site.units for name, site in gates.sites.items() if site.narrows}
+        )
+        if (
+            not self.compact
+            or not Part.is_exact(self._method, self.optimizer)
+            or not isinstance(active, Mapping)
+            or not active
+        ):
             raise ValueError("active must be nothing: this learner trains the whole network")
         return {name: indices_like(units) for name, units in narrow.items() if name in active}
 
@@ -308,7 +341,8 @@ class Learner:
         except Exception:  # a batch that is refused leaves no trace in running statistics
             restore()
             raise
-        value = loss.item()  # without the penalty: a detector compares it with what other contexts would have
+        # without the penalty: a detector compares it with what other contexts would have
+        value = loss.item()
         loss = loss if penalty is None else loss + penalty
         if not math.isfinite(value if penalty is None else loss.item()):
             restore()
@@ -341,9 +375,13 @@ class Learner:
     def outputs_under(self, x: Any, contexts: Sequence[int]) -> Iterator[Tensor]:
         """Outputs for x in each of several contexts: sub-networks in turn, or where there are none, all in one batched pass."""
         if isinstance(x, Tensor) and not len(x):
-            raise ValueError("There are no inputs to recognise a context by: give at least one sample.")
+            raise ValueError(
+                "There are no inputs to recognise a context by: give at least one sample."
+            )
         gates = gates_of(self._whole)
-        mixing = any(isinstance(m, ContextNorm) and m.statistics == "batch" for m in self._whole.modules())
+        mixing = any(
+            isinstance(m, ContextNorm) and m.statistics == "batch" for m in self._whole.modules()
+        )
         others = mixing or contexts_of(self._whole) is not None
         if gates is None or self._part is not None or not isinstance(x, Tensor) or others:
             yield from (self.predict(x, context=k) for k in contexts)
@@ -352,7 +390,12 @@ class Learner:
         for some in (contexts[i : i + at_once] for i in range(0, len(contexts), at_once)):
             with self._showing(self.context) as network:
                 gates.show(torch.tensor(some).repeat_interleave(len(x)))
-                yield from self._outputs(network, x.repeat(len(some), *[1] * (x.dim() - 1))).float().cpu().split(len(x))
+                yield from (
+                    self._outputs(network, x.repeat(len(some), *[1] * (x.dim() - 1)))
+                    .float()
+                    .cpu()
+                    .split(len(x))
+                )
 
     def _write_back(self) -> None:
         if self._part is not None and self._part.step != self.steps:
@@ -385,10 +428,14 @@ class Learner:
         self._renew_optimizer()
         return True
 
-    def _renew_optimizer(self, active: Mapping[str, Tensor] | None = None, *, whole: bool = False) -> None:
+    def _renew_optimizer(
+        self, active: Mapping[str, Tensor] | None = None, *, whole: bool = False
+    ) -> None:
         """A new optimizer for the network of the context: its sub-network, if that is exact and smaller."""
         if self.compact and self.context is not None and not whole:
-            self._part = Part.of(self._whole, self._method, self.context, self._new_optimizer, active)
+            self._part = Part.of(
+                self._whole, self._method, self.context, self._new_optimizer, active
+            )
         if self._part is not None:
             self.optimizer = self._part.optimizer
         elif not (self.keep_optimizer and self._has_all_parameters()):
@@ -396,13 +443,20 @@ class Learner:
             if self._adopt is not None:
                 self._adopt(self.optimizer)
         gates = gates_of(self._network)
-        self._checks_gradients = gates is None or obstruction_of(gates) is None  # obstruction does so itself
-        for group in self.optimizer.param_groups:  # a kept optimizer still has the rate its last schedule ended with
+        # obstruction does so itself
+        self._checks_gradients = gates is None or obstruction_of(gates) is None
+        for group in (
+            self.optimizer.param_groups
+        ):  # a kept optimizer still has the rate its last schedule ended with
             group["lr"] = group.pop("initial_lr", group["lr"])
         self.schedule = None if self._new_schedule is None else self._new_schedule(self.optimizer)
 
     def _has_all_parameters(self) -> bool:
-        held = {id(p) for group in self.optimizer.param_groups for p in group["params"]} if hasattr(self, "optimizer") else set()
+        held = (
+            {id(p) for group in self.optimizer.param_groups for p in group["params"]}
+            if hasattr(self, "optimizer")
+            else set()
+        )
         return all(id(p) in held for p in self._whole.parameters())
 
     @contextmanager
@@ -410,9 +464,15 @@ class Learner:
         """The network of a context in evaluation mode; everything as it was afterwards."""
         gates = gates_of(self._whole)
         if gates is not None and context is not None and not 0 <= context < gates.contexts:
-            raise IndexError(f"Context {context} does not exist: there are {gates.contexts}; add_context() adds one.")
+            raise IndexError(
+                f"Context {context} does not exist: there are {gates.contexts}; add_context() adds one."
+            )
         if self.compact and gates is not None and context is not None and context != self.context:
-            self._shown = self._shown if self._shown is not None and self._shown.cut.context == context else None
+            self._shown = (
+                self._shown
+                if self._shown is not None and self._shown.cut.context == context
+                else None
+            )
             self._shown = self._shown or Part.shown(self.model, self.method, context)
             if self._shown is not None:
                 show_context(self._shown.network, context)
@@ -423,7 +483,10 @@ class Learner:
         if others is not None and context is not None and not 0 <= context < others:
             raise IndexError(f"Context {context} does not exist: there are {others}.")
         network = self._network if context in (None, self.context) else self.model
-        modes, active = [(module, module.training) for module in network.modules()], None if gates is None else gates.context
+        modes, active = (
+            [(module, module.training) for module in network.modules()],
+            None if gates is None else gates.context,
+        )
         if gates is not None and context is not None and network is self._whole:
             gates.show(context)
         if others is not None and context is not None:
@@ -442,7 +505,9 @@ class Learner:
     def _loss_of(self, x: Any, y: Tensor) -> Tensor:
         outputs = self._outputs(self._network, x)
         try:
-            loss = self.loss(outputs.float() if self.precision == "bf16" else outputs, y.to(outputs.device))
+            loss = self.loss(
+                outputs.float() if self.precision == "bf16" else outputs, y.to(outputs.device)
+            )
         except IndexError as reason:
             found = f"Labels must be between 0 and {outputs.shape[-1] - 1}, got {int(y.min())} to {int(y.max())}"
             raise ValueError(f"{found}: give the network an output for each class.") from reason
@@ -450,7 +515,11 @@ class Learner:
 
     def _outputs(self, network: nn.Module, x: Any) -> Tensor:
         device = next(network.parameters()).device
-        mixed = torch.autocast(device.type, torch.bfloat16) if self.precision == "bf16" else nullcontext()
+        mixed = (
+            torch.autocast(device.type, torch.bfloat16)
+            if self.precision == "bf16"
+            else nullcontext()
+        )
         with mixed:
             if isinstance(x, Mapping):
                 output = network(**{name: value.to(device) for name, value in x.items()})

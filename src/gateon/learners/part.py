@@ -9,7 +9,18 @@ from typing import Protocol
 
 import torch
 from torch import Tensor, nn
-from torch.optim import SGD, Adadelta, Adagrad, Adam, Adamax, AdamW, NAdam, Optimizer, RAdam, RMSprop
+from torch.optim import (
+    SGD,
+    Adadelta,
+    Adagrad,
+    Adam,
+    Adamax,
+    AdamW,
+    NAdam,
+    Optimizer,
+    RAdam,
+    RMSprop,
+)
 
 from ..availability.obstruct import Obstruction
 from ..gating.gates import Gates, gates_of
@@ -18,11 +29,20 @@ from ..methods.both import Both
 from ..methods.gateon import GateON
 from ..methods.si import SI
 from ..methods.xdg import XdG
-from ..subnetwork.compact import Cut, cut_for, put_availability, put_back, spare_strided, take_availability, take_out
+from ..subnetwork.compact import (
+    Cut,
+    cut_for,
+    put_availability,
+    put_back,
+    spare_strided,
+    take_availability,
+    take_out,
+)
 
 __all__ = ["Part", "part_shapes"]
 
-# Without weight decay these leave alone what has no gradient: a unit that is left out and one that is closed are then the same.
+# Without weight decay these leave alone what has no gradient: a unit that is left out and one that
+# is closed are then the same.
 EXACT = (SGD, Adam, AdamW, Adamax, NAdam, RAdam, RMSprop, Adagrad, Adadelta)
 
 
@@ -90,7 +110,9 @@ class Part:
             self.kept.take()
 
 
-def part_shapes(model: nn.Module, twin: nn.Module, context: int, active: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def part_shapes(
+    model: nn.Module, twin: nn.Module, context: int, active: Mapping[str, Tensor]
+) -> dict[str, Tensor]:
     """The parameters of the part of a model with these active units, without numbers.
 
     Args:
@@ -103,7 +125,10 @@ def part_shapes(model: nn.Module, twin: nn.Module, context: int, active: Mapping
     assert gates is not None
     gates.model = twin
     cut = cut_for(gates, context, active)
-    return {name: nn.Parameter(cut.take(name, p), p.requires_grad) for name, p in twin.named_parameters()}
+    return {
+        name: nn.Parameter(cut.take(name, p), p.requires_grad)
+        for name, p in twin.named_parameters()
+    }
 
 
 class Kept(Protocol):
@@ -163,7 +188,10 @@ class Paths:
             self.cut.put(name, self.whole.path[name], path)
 
     def _pairs(self) -> Iterable[tuple[dict[str, Tensor], dict[str, Tensor]]]:
-        return ((getattr(self.whole, name), getattr(self.part, name)) for name in ("importance", "path", "anchor"))
+        return (
+            (getattr(self.whole, name), getattr(self.part, name))
+            for name in ("importance", "path", "anchor")
+        )
 
 
 def _is_exact(method: Method) -> bool:

@@ -14,7 +14,15 @@ from torch import Tensor
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import ConstantLR, LambdaLR, LRScheduler
 
-__all__ = ["Loss", "Outline", "WeightedLoss", "optimizer_of", "released_loss", "schedule_of", "tell"]
+__all__ = [
+    "Loss",
+    "Outline",
+    "WeightedLoss",
+    "optimizer_of",
+    "released_loss",
+    "schedule_of",
+    "tell",
+]
 
 Kind = Literal["cosine", "linear", "constant"]
 Loss = Callable[[Tensor, Tensor], Tensor]
@@ -45,14 +53,17 @@ def tell(outline: Outline, *things: Any) -> None:
 def optimizer_of(name: str, lr: float) -> Callable[[Any], Optimizer]:
     """Builds the optimizer of a name: sgd has momentum 0.9 and plain has none; adamw decays weights by 0.01.
 
-    Adam goes over its parameters once (`fused`), where torch would go over them once for every operation on a CPU.
+    Adam goes over its parameters once (`fused`), where torch would go over them once for every
+    operation on a CPU.
 
     >>> optimizer_of("adamw", 1e-3)([torch.zeros(1, requires_grad=True)]).defaults["weight_decay"]
     0.01
     """
     if name == "sgd":
         return partial(torch.optim.SGD, lr=lr, momentum=0.9)
-    if name == "plain":  # a projected gradient leads where it should only if it is followed as it is
+    if (
+        name == "plain"
+    ):  # a projected gradient leads where it should only if it is followed as it is
         return partial(torch.optim.SGD, lr=lr)
     if name == "adamw":
         return partial(torch.optim.AdamW, lr=lr, weight_decay=0.01, fused=True)
@@ -93,8 +104,12 @@ class _Courses:
         return LambdaLR(optimizer, _Course(self.kind, self.steps, self.warm_up))
 
     def __repr__(self) -> str:
-        if self.kind == "cosine" and not self.warm_up:  # as records have always called it, by which runs are found again
-            return f"functools.partial({LambdaLR!r}, lr_lambda=<function _cosine.<locals>.<lambda>>)"
+        if (
+            self.kind == "cosine" and not self.warm_up
+        ):  # as records have always called it, by which runs are found again
+            return (
+                f"functools.partial({LambdaLR!r}, lr_lambda=<function _cosine.<locals>.<lambda>>)"
+            )
         return f"{self.kind}, warm_up={self.warm_up}"
 
 
@@ -110,7 +125,11 @@ class _Course:
             return (step + 1) / rising
         risen = max(0, rising - 1)  # the last step of the rise is the first of the fall
         past, whole = step - risen, self.steps - risen
-        return {"cosine": 0.5 + 0.5 * math.cos(math.pi * past / whole), "linear": 1 - past / whole, "constant": 1.0}[self.kind]
+        return {
+            "cosine": 0.5 + 0.5 * math.cos(math.pi * past / whole),
+            "linear": 1 - past / whole,
+            "constant": 1.0,
+        }[self.kind]
 
 
 def _constant(optimizer: Optimizer) -> LRScheduler:
@@ -120,8 +139,8 @@ def _constant(optimizer: Optimizer) -> LRScheduler:
 class WeightedLoss:
     """Cross-entropy in which all classes of a task count alike: sum_i w(y_i) L_i / sum_i w(y_i), w(c) = 1 / samples of class c.
 
-    It is told the counts before each task. A class that the task lacks, of which stored samples may be, counts as one of the mean
-    size; so do all before the first task.
+    It is told the counts before each task. A class that the task lacks, of which stored samples may
+    be, counts as one of the mean size; so do all before the first task.
 
     >>> loss = WeightedLoss(label_smoothing=0.0)
     >>> loss.expect(Outline(1, 1, counts=(3, 1)))

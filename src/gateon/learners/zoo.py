@@ -52,17 +52,22 @@ class _Member:
 class Zoo:
     """Learns like `Learner`: at every switch a new network joins the zoo, and a task is predicted by all that have seen it.
 
-    The network of a round is trained on the new task and on up to `tasks` - 1 old ones, drawn without replacement with
-    probabilities proportional to exp((L_i - mean L) / mean L), where L_i is the zoo's loss on the stored data of task i: boosting.
-    A step takes the batch at hand and as many stored samples of every old task of the round; all count alike. A prediction is the
-    mean of the softmax outputs of the networks that saw the task.
+    The network of a round is trained on the new task and on up to `tasks` - 1 old ones, drawn
+    without replacement with probabilities proportional to exp((L_i - mean L) / mean L), where L_i
+    is the zoo's loss on the stored data of task i: boosting. A step takes the batch at hand and as
+    many stored samples of every old task of the round; all count alike. A prediction is the mean of
+    the softmax outputs of the networks that saw the task.
 
-    Ramesh and Chaudhari, "Model Zoo: A growing brain that learns continually", ICLR 2022. There images are also cropped at random.
+    Ramesh and Chaudhari, "Model Zoo: A growing brain that learns continually", ICLR 2022. There
+    images are also cropped at random.
 
     Args:
-        make: makes a network from nothing; with `TaskHeads` every task of a round has a head of its own.
-        optimizer: builds an optimizer from parameters; SGD with Nesterov momentum 0.9, rate 0.01 and decay 1e-5 in the publication.
-        schedule: builds a learning-rate schedule from an optimizer, if any; a cosine to zero in the publication.
+        make: makes a network from nothing; with `TaskHeads` every task of a round has a head of its
+            own.
+        optimizer: builds an optimizer from parameters; SGD with Nesterov momentum 0.9, rate 0.01
+            and decay 1e-5 in the publication.
+        schedule: builds a learning-rate schedule from an optimizer, if any; a cosine to zero in the
+            publication.
         loss: of outputs and labels.
         tasks: of a round, the new one among them.
         keep: samples of every task that are stored; None keeps all.
@@ -94,7 +99,9 @@ class Zoo:
         seed: int = 0,
     ) -> None:
         if tasks < 1 or (keep is not None and keep < 1):
-            raise ValueError(f"A round has at least one task and keeps at least one sample, not {tasks} and {keep}.")
+            raise ValueError(
+                f"A round has at least one task and keeps at least one sample, not {tasks} and {keep}."
+            )
         self.method: Method = InZoo()
         self.loss, self.tasks, self.keep, self.seed = loss, tasks, keep, seed
         self.context: int | None = None
@@ -104,7 +111,9 @@ class Zoo:
         self.stored: dict[int, tuple[Tensor, Tensor]] = {}
         self._members: list[_Member] = []
         template = Learner(self.new_network(0), optimizer=optimizer, schedule=schedule, loss=loss)
-        self.description = template.description | {"method": f"Zoo(tasks={tasks}, keep={keep}, seed={seed})"}
+        self.description = template.description | {
+            "method": f"Zoo(tasks={tasks}, keep={keep}, seed={seed})"
+        }
         self.optimizer, self.schedule = template.optimizer, template.schedule
 
     @property
@@ -164,14 +173,18 @@ class Zoo:
         for member in seen:
             show_context(member.network, member.tasks.index(task))
             member.network.eval()
-            probabilities.append(torch.softmax(member.network(x.to(_device_of(member.network))).float(), 1).cpu())
+            probabilities.append(
+                torch.softmax(member.network(x.to(_device_of(member.network))).float(), 1).cpu()
+            )
         return torch.stack(probabilities).mean(0).clamp_min(torch.finfo(torch.float32).tiny).log()
 
     def end_task(self, task: int, data: Iterable[tuple[Tensor, Tensor]]) -> None:
         """Store the task's data."""
         batches = list(data)
         if self.context is None or not batches:
-            raise ValueError("A task ends after it was learned, with its data: Model Zoo stores them for later rounds.")
+            raise ValueError(
+                "A task ends after it was learned, with its data: Model Zoo stores them for later rounds."
+            )
         x, y = (torch.cat(parts) for parts in zip(*batches, strict=True))
         if self.keep is not None and self.keep < len(y):
             rows = torch.randperm(len(y), generator=self._generator)[: self.keep]
@@ -181,7 +194,10 @@ class Zoo:
     def state_dict(self) -> dict[str, Any]:
         """Networks, stored data, and everything that decides how learning goes on."""
         return {
-            "members": [{"tasks": member.tasks, "network": member.network.state_dict()} for member in self._members],
+            "members": [
+                {"tasks": member.tasks, "network": member.network.state_dict()}
+                for member in self._members
+            ],
             "stored": [{"task": task, "x": x, "y": y} for task, (x, y) in self.stored.items()],
             "optimizer": self.optimizer.state_dict(),
             "schedule": None if self.schedule is None else self.schedule.state_dict(),
@@ -212,7 +228,10 @@ class Zoo:
             check(state[name], Rule(_are_tables, "be a list of tables"), name)
         blank, of_round = self.new_network(0), Rule(_are_tasks, "be tasks, each once")
         networks = [grown(blank, member["network"]) for member in state["members"]]
-        stored = [dict(zip(("x", "y"), batch_like(part["x"], part["y"], inputs), strict=True)) for part in state["stored"]]
+        stored = [
+            dict(zip(("x", "y"), batch_like(part["x"], part["y"], inputs), strict=True))
+            for part in state["stored"]
+        ]
         last = networks[-1] if networks else grown(blank, blank.state_dict())
         rounds = [member["tasks"] for member in state["members"]]
         known = {part["task"] for part in state["stored"]}
@@ -225,7 +244,10 @@ class Zoo:
             "members": [{"tasks": of_round, "network": network.state} for network in networks],
             "stored": [{"task": COUNT, **part} for part in stored],
             "optimizer": optimizer_like(
-                self._new_optimizer, list(last.parameters.values()), self.optimizer.param_groups, state["optimizer"]
+                self._new_optimizer,
+                list(last.parameters.values()),
+                self.optimizer.param_groups,
+                state["optimizer"],
             ),
             "schedule": schedule_like(self.schedule),
             "step": COUNT,
@@ -236,18 +258,27 @@ class Zoo:
 
     def _switch(self, context: int) -> bool:
         if isinstance(context, bool) or not isinstance(context, int) or context < 0:
-            raise IndexError(f"Context {context!r} does not exist: contexts are whole numbers from 0 on.")
+            raise IndexError(
+                f"Context {context!r} does not exist: contexts are whole numbers from 0 on."
+            )
         if context == self.context:
             return False
         old = [task for task in self.stored if task != context]
         draws = min(self.tasks - 1, len(old))
-        drawn = torch.multinomial(self._weights(old), draws, generator=self._generator).tolist() if draws else []
-        self._add(_Member(self.new_network(len(self._members)), [old[i] for i in drawn] + [context]))
+        drawn = (
+            torch.multinomial(self._weights(old), draws, generator=self._generator).tolist()
+            if draws
+            else []
+        )
+        self._add(
+            _Member(self.new_network(len(self._members)), [old[i] for i in drawn] + [context])
+        )
         self.context = context
         return True
 
     def _add(self, member: _Member) -> None:
-        show_context(member.network, len(member.tasks) - 1)  # every head exists before the optimizer
+        # every head exists before the optimizer
+        show_context(member.network, len(member.tasks) - 1)
         self._members.append(member)
         self.optimizer = self._new_optimizer(member.network.parameters())
         self.schedule = None if self._new_schedule is None else self._new_schedule(self.optimizer)
@@ -269,7 +300,9 @@ class Zoo:
     def _stored_loss(self, task: int) -> float:
         x, y = self.stored[task]
         parts = zip(x.split(BATCH), y.split(BATCH), strict=True)
-        return sum(F.nll_loss(self.predict(a, task), b, reduction="sum").item() for a, b in parts) / len(y)
+        return sum(
+            F.nll_loss(self.predict(a, task), b, reduction="sum").item() for a, b in parts
+        ) / len(y)
 
     def _some(self, task: int, n: int) -> tuple[Tensor, Tensor]:
         x, y = self.stored[task]
@@ -282,7 +315,11 @@ def _are_tables(value: Any) -> bool:
 
 
 def _are_tasks(value: Any) -> bool:
-    return isinstance(value, list) and all(type(task) is int and task >= 0 for task in value) and len(set(value)) == len(value) > 0
+    return (
+        isinstance(value, list)
+        and all(type(task) is int and task >= 0 for task in value)
+        and len(set(value)) == len(value) > 0
+    )
 
 
 def _device_of(network: nn.Module) -> torch.device:

@@ -65,7 +65,13 @@ class Both(Method):
     def penalty(self, model: nn.Module) -> Tensor | None:
         """The sum."""
         first, second = self.first.penalty(model), self.second.penalty(model)
-        return first + second if first is not None and second is not None else first if second is None else second
+        return (
+            first + second
+            if first is not None and second is not None
+            else first
+            if second is None
+            else second
+        )
 
     def stepped(self, model: nn.Module, optimizer: Optimizer) -> None:
         """One after the other."""
@@ -84,7 +90,10 @@ class Both(Method):
 
     def state_like(self, state: Any, model: Grown) -> Any:
         """Both."""
-        return {"first": self.first.state_like(state["first"], model), "second": self.second.state_like(state["second"], model)}
+        return {
+            "first": self.first.state_like(state["first"], model),
+            "second": self.second.state_like(state["second"], model),
+        }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take over both."""

@@ -34,11 +34,21 @@ class DendriticUnits(nn.Module):
     contexts: Tensor  # context vectors, (contexts, inputs)
     chosen: Tensor | None  # which of them is each sample's; None: the first is everybody's
 
-    def __init__(self, units: int, dim: int, segments: int, inputs: int, winners: int, generator: torch.Generator) -> None:
+    def __init__(
+        self,
+        units: int,
+        dim: int,
+        segments: int,
+        inputs: int,
+        winners: int,
+        generator: torch.Generator,
+    ) -> None:
         super().__init__()
         self.dim, self.winners = dim, winners
         bound = 1 / math.sqrt(inputs)
-        self.segments = nn.Parameter(torch.empty(units, segments, inputs).uniform_(-bound, bound, generator=generator))
+        self.segments = nn.Parameter(
+            torch.empty(units, segments, inputs).uniform_(-bound, bound, generator=generator)
+        )
         self.contexts, self.chosen = torch.zeros(1, inputs), None
 
     def forward(self, t: Tensor) -> Tensor:
@@ -46,14 +56,18 @@ class DendriticUnits(nn.Module):
         dim = self.dim % t.dim()
         gain = torch.sigmoid(self.modulation()).to(t.dtype)
         gain = gain if self.chosen is None else gain[self.chosen]
-        y = t * gain.reshape([len(gain) if d == 0 else gain.shape[1] if d == dim else 1 for d in range(t.dim())])
+        y = t * gain.reshape(
+            [len(gain) if d == 0 else gain.shape[1] if d == dim else 1 for d in range(t.dim())]
+        )
         return y * torch.zeros_like(y).scatter_(dim, y.topk(self.winners, dim).indices, 1)
 
     def modulation(self) -> Tensor:
         """d of every context and unit."""
         units, segments, _ = self.segments.shape
         # One plain product: einsum would copy the segments, which are most of the network.
-        d = (self.segments.flatten(0, 1) @ self.contexts.to(self.segments).T).view(units, segments, -1)
+        d = (self.segments.flatten(0, 1) @ self.contexts.to(self.segments).T).view(
+            units, segments, -1
+        )
         return d.gather(1, d.abs().argmax(1, keepdim=True)).squeeze(1).T
 
 
@@ -75,7 +89,9 @@ class Prototypes(Contextual):
         self.register_buffer("means", torch.zeros(1, inputs))
         self.register_buffer("counts", torch.zeros(1, dtype=torch.long))
         self.register_buffer("over", torch.zeros(1, dtype=torch.bool))
-        self.pending: tuple[Tensor, int] | None = None  # mean and count with the batch at hand, until it is learned
+        self.pending: tuple[Tensor, int] | None = (
+            None  # mean and count with the batch at hand, until it is learned
+        )
 
     @property
     def contexts(self) -> int:
@@ -121,22 +137,26 @@ class Prototypes(Contextual):
 class Dendrites(Method):
     """Active dendrites with prototype contexts: no task label at test.
 
-    Hidden units compute y = kWTA((w x + b) sigmoid(d)), where d is, of all u_j c, the one with the largest absolute value, and kWTA
-    keeps the k largest units of a sample. The context vector c is the mean training input of the task; at test every sample takes
-    the nearest mean. Weights are sparse: a random part of each unit's inputs is cut off, again after every step.
+    Hidden units compute y = kWTA((w x + b) sigmoid(d)), where d is, of all u_j c, the one with the
+    largest absolute value, and kWTA keeps the k largest units of a sample. The context vector c is
+    the mean training input of the task; at test every sample takes the nearest mean. Weights are
+    sparse: a random part of each unit's inputs is cut off, again after every step.
 
-    Iyer, Grewal, Velu, Souza, Forest and Ahmad, "Avoiding catastrophe: Active dendrites enable multi-task learning in dynamic
-    environments", Frontiers in Neurorobotics 2022. There the mean of the whole training set is known before a task begins; a
-    learner of batches uses the mean of what it has seen of the task so far, and keeps it when the task is over. Activations must be
-    modules: they are replaced. Weights of Linear and convolution layers start anew from
-    U(+-1 / sqrt(share of active inputs * density * inputs)).
+    Iyer, Grewal, Velu, Souza, Forest and Ahmad, "Avoiding catastrophe: Active dendrites enable
+    multi-task learning in dynamic environments", Frontiers in Neurorobotics 2022. There the mean of
+    the whole training set is known before a task begins; a learner of batches uses the mean of what
+    it has seen of the task so far, and keeps it when the task is over. Activations must be modules:
+    they are replaced. Weights of Linear and convolution layers start anew from U(+-1 / sqrt(share
+    of active inputs * density * inputs)).
 
     Args:
         segments: of every unit; as many as there are tasks in the publication.
-        on: share of the units of a layer that win; of the channels, at each position, in a convolution.
+        on: share of the units of a layer that win; of the channels, at each position, in a
+            convolution.
         sparsity: share of each unit's weights that are 0 for good.
-        mean, std: of the inputs, which the network and its prototypes see standardised; those of MNIST. Prototypes whose numbers
-            are all positive would be much alike, and with them the modulation in different tasks.
+        mean, std: of the inputs, which the network and its prototypes see standardised; those of
+            MNIST. Prototypes whose numbers are all positive would be much alike, and with them the
+            modulation in different tasks.
         inputs: numbers in one input; None reads them off the first layer, if that is a Linear.
         example: one batch of input, for models whose layers cannot be followed without data.
         seed: of weights, segments and sparsity.
@@ -162,16 +182,26 @@ class Dendrites(Method):
     def prepare(self, model: nn.Module) -> Adopt:
         """Replace the activations, cut weights off, and watch the model's inputs."""
         if self.segments < 1 or not 0 < self.on <= 1 or not 0 <= self.sparsity < 1 or self.std <= 0:
-            raise ValueError("Dendrites needs at least one segment, on in (0, 1], sparsity in [0, 1) and std above 0.")
+            raise ValueError(
+                "Dendrites needs at least one segment, on in (0, 1], sparsity in [0, 1) and std above 0."
+            )
         sites = find_sites(model, None, self.example)
         hidden = [site for site in sites if site.gated]
         for site in hidden:
             if not site.activation or site.activation != site.place:
-                raise ValueError(f"Layer {site.name!r} has no activation of its own to replace: make it a module, nn.ReLU().")
+                raise ValueError(
+                    f"Layer {site.name!r} has no activation of its own to replace: make it a module, nn.ReLU()."
+                )
         inputs = self.inputs or getattr(model.get_submodule(sites[0].name), "in_features", None)
         if inputs is None:
-            raise ValueError("The first layer does not tell how many numbers an input has: set inputs, such as 784.")
-        self._layers = [m for m in model.modules() if isinstance(m, nn.Linear | _ConvNd) and not isinstance(m, Contextual)]
+            raise ValueError(
+                "The first layer does not tell how many numbers an input has: set inputs, such as 784."
+            )
+        self._layers = [
+            m
+            for m in model.modules()
+            if isinstance(m, nn.Linear | _ConvNd) and not isinstance(m, Contextual)
+        ]
         generator = torch.Generator().manual_seed(self.seed)
         readers = {name for site in hidden for name in site.readers}
         for layer in self._layers:
@@ -210,13 +240,17 @@ class Dendrites(Method):
 def _show_contexts(model: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
     """Before a forward pass: standardise the input, find each sample's context vector and show it to the dendrites."""
     if not args or not isinstance(args[0], Tensor):
-        raise ValueError("Active dendrites take one tensor of inputs, whose mean is a task's prototype.")
+        raise ValueError(
+            "Active dendrites take one tensor of inputs, whose mean is a task's prototype."
+        )
     units = [module for module in model.modules() if isinstance(module, DendriticUnits)]
     prototypes = next(module for module in model.modules() if isinstance(module, Prototypes))
     standard = (args[0] - prototypes.mean) / prototypes.std
     x = standard.detach().flatten(1)
     if x.shape[1] != prototypes.means.shape[1]:
-        raise ValueError(f"An input has {x.shape[1]} numbers, but the prototypes have {prototypes.means.shape[1]}: set inputs.")
+        raise ValueError(
+            f"An input has {x.shape[1]} numbers, but the prototypes have {prototypes.means.shape[1]}: set inputs."
+        )
     contexts, chosen = prototypes.of_batch(x.to(prototypes.means))
     for module in units:
         module.contexts, module.chosen = contexts, chosen
@@ -229,7 +263,9 @@ def _put_in_place(model: nn.Module, site: Site, units: DendriticUnits) -> None:
 
 
 @torch.no_grad()
-def _start_sparse(layer: nn.Module, sparsity: float, active: float, generator: torch.Generator) -> None:
+def _start_sparse(
+    layer: nn.Module, sparsity: float, active: float, generator: torch.Generator
+) -> None:
     """Weights U(+-1 / sqrt(active * density * inputs)); of each unit's inputs exactly a share is on."""
     weight = layer.get_parameter("weight")
     flat = torch.empty(weight.flatten(1).shape)

@@ -28,22 +28,27 @@ AT_ONCE = 1000  # samples whose outputs are held at once
 class EWC(Method):
     """Elastic weight consolidation (Kirkpatrick et al. 2017, PNAS 114:3521).
 
-    Loss + strength / 2 * sum_k sum_i F_ki (theta_i - theta*_ki)^2 over the past tasks k, where theta*_k are the parameters at the
-    end of task k and F_k is the diagonal of the Fisher information there: the mean over samples of the squared gradients of
-    the log-likelihood of single samples. A sum of quadratics is one quadratic: with I = sum_k F_k and the centre
-    c = sum_k F_k theta*_k / I it is I (theta - c)^2 and a constant, so any number of tasks costs what one does.
+    Loss + strength / 2 * sum_k sum_i F_ki (theta_i - theta*_ki)^2 over the past tasks k, where
+    theta*_k are the parameters at the end of task k and F_k is the diagonal of the Fisher
+    information there: the mean over samples of the squared gradients of the log-likelihood of
+    single samples. A sum of quadratics is one quadratic: with I = sum_k F_k and the centre c =
+    sum_k F_k theta*_k / I it is I (theta - c)^2 and a constant, so any number of tasks costs what
+    one does.
 
-    online: I <- decay * I + F_k and c = theta*_k, the last parameters only (Schwarz et al. 2018, ICML).
+    online: I <- decay * I + F_k and c = theta*_k, the last parameters only (Schwarz et al. 2018,
+    ICML).
 
-    The gradient of the penalty is put into the gradients just before the optimizer's step; the loss of the learner is that of the
-    task alone, and `value` gives the penalty. A parameter that has no gradient in a step is left alone.
+    The gradient of the penalty is put into the gradients just before the optimizer's step; the loss
+    of the learner is that of the task alone, and `value` gives the penalty. A parameter that has no
+    gradient in a step is left alone.
 
     Args:
-        strength: lambda. The publication gives no number; with F as the mean over samples 100 is usual for permuted MNIST.
+        strength: lambda. The publication gives no number; with F as the mean over samples 100 is
+            usual for permuted MNIST.
         online: one running quadratic instead of the sum.
         decay: gamma of the online form.
-        labels: whose likelihood: "exact": the expectation over the model's own predictions; "sampled": one label drawn from
-            them for each sample; "empirical": the true label.
+        labels: whose likelihood: "exact": the expectation over the model's own predictions;
+            "sampled": one label drawn from them for each sample; "empirical": the true label.
         samples: of a task that F is the mean over, chosen at random; None: all.
         seed: of that choice and of sampled labels.
 
@@ -58,9 +63,12 @@ class EWC(Method):
     samples: int | None = 1000
     seed: int = 0
 
-    importance: dict[str, Tensor] = field(default_factory=dict, init=False, repr=False, compare=False)
+    importance: dict[str, Tensor] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
     centre: dict[str, Tensor] = field(default_factory=dict, init=False, repr=False, compare=False)
-    spread: float = field(default=0.0, init=False, repr=False, compare=False)  # the constant that is left of the sum
+    # the constant that is left of the sum
+    spread: float = field(default=0.0, init=False, repr=False, compare=False)
     tasks: int = field(default=0, init=False, repr=False, compare=False)
     model: nn.Module | None = field(default=None, init=False, repr=False, compare=False)
 
@@ -76,7 +84,9 @@ class EWC(Method):
         check_seed(self.seed)
         Memory(self.samples)
         if self.labels not in get_args(Labels):
-            raise ValueError(f"labels is one of {', '.join(get_args(Labels))}, not {self.labels!r}.")
+            raise ValueError(
+                f"labels is one of {', '.join(get_args(Labels))}, not {self.labels!r}."
+            )
 
     def prepare(self, model: nn.Module) -> Adopt:
         """Pull at the gradients of every optimizer's step."""
@@ -116,7 +126,8 @@ class EWC(Method):
                 c.copy_(p)
             else:
                 total = old + found[name]
-                share = torch.where(total > 0, found[name] / total, 1)  # of the new task in the centre
+                # of the new task in the centre
+                share = torch.where(total > 0, found[name] / total, 1)
                 self.spread += float((old * share * (p - c).square()).sum())
                 old.copy_(total)
                 c.lerp_(p.detach(), share)
@@ -124,7 +135,12 @@ class EWC(Method):
 
     def state_dict(self) -> dict[str, Any]:
         """Importances, centres, the constant and the number of tasks."""
-        return {"importance": dict(self.importance), "centre": dict(self.centre), "spread": self.spread, "tasks": self.tasks}
+        return {
+            "importance": dict(self.importance),
+            "centre": dict(self.centre),
+            "spread": self.spread,
+            "tasks": self.tasks,
+        }
 
     def state_like(self, state: Any, model: Grown) -> Any:
         """Importance and centre of the same parameters."""
@@ -133,18 +149,25 @@ class EWC(Method):
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take over what `state_dict` gave."""
-        model = check_loaded({"importance": state["importance"], "centre": state["centre"]}, self.model)
+        model = check_loaded(
+            {"importance": state["importance"], "centre": state["centre"]}, self.model
+        )
         parameters = dict(model.named_parameters())
-        self.importance = {name: t.to(parameters[name]).clone() for name, t in state["importance"].items()}
+        self.importance = {
+            name: t.to(parameters[name]).clone() for name, t in state["importance"].items()
+        }
         self.centre = {name: t.to(parameters[name]).clone() for name, t in state["centre"].items()}
         self.spread, self.tasks = float(state["spread"]), int(state["tasks"])
 
 
 @torch.no_grad()
-def fisher(model: nn.Module, samples: Samples, labels: Labels, generator: torch.Generator) -> dict[str, Tensor]:
+def fisher(
+    model: nn.Module, samples: Samples, labels: Labels, generator: torch.Generator
+) -> dict[str, Tensor]:
     """The diagonal of the Fisher information, F_i = mean_n E_y (d/dtheta_i log p(y | x_n))^2, of a model in evaluation mode.
 
-    The expectation is exact over the model's classes, over one label drawn from its prediction, or over the true label alone.
+    The expectation is exact over the model's classes, over one label drawn from its prediction, or
+    over the true label alone.
 
     >>> x, y = torch.randn(20, 3), torch.zeros(20, dtype=torch.long)
     >>> found = fisher(nn.Linear(3, 2), gathered([(x, y)], 0, torch.Generator()), "exact", torch.Generator())
@@ -158,11 +181,17 @@ def fisher(model: nn.Module, samples: Samples, labels: Labels, generator: torch.
             x = picked(samples.x, rows)
             p = outputs(model, x).softmax(1)
             n, classes = p.shape
-            if labels == "exact":  # sqrt(p) log p has the squared gradient p (d log p)^2, where the root is held fixed
+            if (
+                labels == "exact"
+            ):  # sqrt(p) log p has the squared gradient p (d log p)^2, where the root is held fixed
                 x = picked(x, torch.arange(n).repeat_interleave(classes))
                 pick = p.sqrt().diag_embed().flatten(0, 1)
             else:
-                y = samples.y[rows] if labels == "empirical" else torch.multinomial(p.cpu(), 1, generator=generator)[:, 0]
+                y = (
+                    samples.y[rows]
+                    if labels == "empirical"
+                    else torch.multinomial(p.cpu(), 1, generator=generator)[:, 0]
+                )
                 pick = F.one_hot(y.to(p.device), classes).to(p)
             for name, sum_ in square_sums(model, parameters, x, pick).items():
                 sums[name] += sum_

@@ -29,19 +29,23 @@ __all__ = ["GateON", "first_rate", "gating_only", "obstruction_only", "preset"]
 class GateON(Method):
     """n-GateON (`per="unit"`) or p-GateON (`per="parameter"`).
 
-    Fields are the arguments of `gateon.attach` and `gateon.obstruct` of the same name; the defaults are the preset "best" per unit.
+    Fields are the arguments of `gateon.attach` and `gateon.obstruct` of the same name; the defaults
+    are the preset "best" per unit.
 
     Args:
         gating: False leaves every gate open: obstruction only.
         obstruct_head: whether output layers have availabilities too.
-        rescale: divide the weights a site starts with by the square root of its density, and those by which an output layer reads
-            it. Weights are drawn for the width of the whole network, and too small for optimizers whose steps have a size of their
-            own; so a sub-network starts like a network of its own width.
-        prefer: open the gates of a new context on units in proportion to their availability to this power; 0: on any.
-        inherit: start every new context as a copy of the one learned before it, as far as parameters are available: see
-            `gateon.inherit`.
+        rescale: divide the weights a site starts with by the square root of its density, and those
+            by which an output layer reads it. Weights are drawn for the width of the whole network,
+            and too small for optimizers whose steps have a size of their own; so a sub-network
+            starts like a network of its own width.
+        prefer: open the gates of a new context on units in proportion to their availability to this
+            power; 0: on any.
+        inherit: start every new context as a copy of the one learned before it, as far as
+            parameters are available: see `gateon.inherit`.
         gate_penalty: lambda of the regulariser for the number of active units, see `penalty`.
-        encoder: gate a pretrained encoder like BERT at the places of the paper, see `gateon.anatomy.encoders`; instead of `sites`.
+        encoder: gate a pretrained encoder like BERT at the places of the paper, see
+            `gateon.anatomy.encoders`; instead of `sites`.
 
     >>> GateON(per="parameter").name
     'p-gateon'
@@ -80,7 +84,9 @@ class GateON(Method):
     handle: Obstruction | None = field(default=None, init=False, repr=False, compare=False)
     heirs: Heirs | None = field(default=None, init=False, repr=False, compare=False)
 
-    label_at_test = True  # the context whose gates are switched on; the learner may infer it while it learns
+    label_at_test = (
+        True  # the context whose gates are switched on; the learner may infer it while it learns
+    )
 
     @property
     def name(self) -> str:  # type: ignore[override]
@@ -94,7 +100,9 @@ class GateON(Method):
         if not 0 <= self.gate_penalty < math.inf:
             raise ValueError(f"gate_penalty is at least 0 and finite, not {self.gate_penalty}.")
         if self.gate_penalty and self.start == "open":
-            raise ValueError("gate_penalty closes gates, and those of start='open' never close: leave one of them out.")
+            raise ValueError(
+                "gate_penalty closes gates, and those of start='open' never close: leave one of them out."
+            )
         if not 0 <= self.prefer < math.inf:
             raise ValueError(f"prefer is at least 0 and finite, not {self.prefer}.")
         frozen = (self.frozen,) if isinstance(self.frozen, str) else self.frozen
@@ -116,7 +124,9 @@ class GateON(Method):
             model,
             density=self.density,
             start=self.start,
-            sites=encoder_sites(model, self.example, fixed=self.rate != 0) if self.encoder else self.sites,
+            sites=encoder_sites(model, self.example, fixed=self.rate != 0)
+            if self.encoder
+            else self.sites,
             example=self.example,
             power=self.power,
             width=self.width,
@@ -137,19 +147,22 @@ class GateON(Method):
         if self.prefer:
             self.gates.prefers = self._prefers
         if self.inherit and self.gating:
-            self.heirs = Heirs(self.gates)  # after the obstruction: it copies by the availabilities that hold from the switch on
+            # after the obstruction: it copies by the availabilities that hold from the switch on
+            self.heirs = Heirs(self.gates)
         return self.handle.follow
 
     def penalty(self, model: nn.Module) -> Tensor | None:
         """lambda sum_l 1/N_l sum_i max(v_i, 0): the mean of the context's weights over each layer (Methods, Wide-resnet).
 
-        A closed gate, v <= 0, counts as zero, as its gain does: |v| would pull it towards 0 and, with momentum, open.
+        A closed gate, v <= 0, counts as zero, as its gain does: |v| would pull it towards 0 and,
+        with momentum, open.
         """
         gates = gates_of(model)
         if not self.gate_penalty or not self.gating or self.gates is None or gates is None:
             return None
         total = sum(
-            torch.relu(gate.weight.index_select(0, gate.context)).mean(0).sum() / self.gates.sites[name].units  # of the whole layer
+            torch.relu(gate.weight.index_select(0, gate.context)).mean(0).sum()
+            / self.gates.sites[name].units  # of the whole layer
             for name, gate in gates.gates.items()
             if gate.weight is not None
         )
@@ -166,7 +179,11 @@ class GateON(Method):
 
     def state_like(self, state: Any, model: Grown) -> Any:
         """Availabilities of the same units and parameters, and of those that came with new contexts."""
-        like = {} if self.handle is None else availabilities_like(self.handle.state_dict(), state, model)
+        like = (
+            {}
+            if self.handle is None
+            else availabilities_like(self.handle.state_dict(), state, model)
+        )
         if "context" in like:  # a learner is in one context at a time
             like["context"] = contexts_like(model, torch.tensor(0))
         if self.heirs is not None and "parents" in state:
@@ -176,7 +193,9 @@ class GateON(Method):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take over what `state_dict` gave."""
         if self.handle is not None:
-            self.handle.load_state_dict({name: tensor for name, tensor in state.items() if name != "parents"})
+            self.handle.load_state_dict(
+                {name: tensor for name, tensor in state.items() if name != "parents"}
+            )
         if self.heirs is not None and "parents" in state:  # older states have none
             self.heirs.load_state_dict(state)
 
@@ -214,21 +233,41 @@ def preset(name: str, per: View = "unit") -> GateON:
     """The settings of one of four presets.
 
     Args:
-        name: "paper": the equations as printed, epsilon 0; the output layer is obstructed but not gated. "released": the choices of
-            the released code, except its choice of models on test data. "best": what measured best on validation data; the default.
-            "language": for pretrained encoders like BERT, whose gates start open.
+        name: "paper": the equations as printed, epsilon 0; the output layer is obstructed but not
+            gated. "released": the choices of the released code, except its choice of models on test
+            data. "best": what measured best on validation data; the default. "language": for
+            pretrained encoders like BERT, whose gates start open.
         per: "unit" or "parameter".
 
     >>> preset("paper").apply, preset("released").scale
     ('step', 'gradient')
     """
     presets = {
-        "paper": GateON(per=per, epsilon=0.0, apply="step", obstruct_head=True, density=0.5, width=1.0, power=1),
-        "released": GateON(
-            per=per, epsilon=0.0, scale="gradient", bias_apart=True, density=0.5, width=0.095, power=2, before_norm=True
+        "paper": GateON(
+            per=per, epsilon=0.0, apply="step", obstruct_head=True, density=0.5, width=1.0, power=1
         ),
-        "language": GateON(per=per, rate=0.05, epsilon=0.0, density=1.0, start="open", steepness=100.0, encoder=True),
-        "best": GateON(per=per) if per == "unit" else GateON(per=per, rate=0.03, epsilon=0.0, obstruct_head=True, prefer=3.0),
+        "released": GateON(
+            per=per,
+            epsilon=0.0,
+            scale="gradient",
+            bias_apart=True,
+            density=0.5,
+            width=0.095,
+            power=2,
+            before_norm=True,
+        ),
+        "language": GateON(
+            per=per,
+            rate=0.05,
+            epsilon=0.0,
+            density=1.0,
+            start="open",
+            steepness=100.0,
+            encoder=True,
+        ),
+        "best": GateON(per=per)
+        if per == "unit"
+        else GateON(per=per, rate=0.03, epsilon=0.0, obstruct_head=True, prefer=3.0),
     }
     if name not in presets:
         raise ValueError(f"There is no preset {name!r}: choose one of {', '.join(presets)}.")

@@ -28,7 +28,8 @@ COSH = 50.0  # of a larger argument it would overflow
 class UnitMask(Contextual):
     """Multiplies the units of one place by a = sigmoid(s e_k), with an embedding e_k learned for every context.
 
-    In training s runs from 1 / s_max to s_max over `cycle` batches and begins anew; in evaluation it is s_max.
+    In training s runs from 1 / s_max to s_max over `cycle` batches and begins anew; in evaluation
+    it is s_max.
 
     Args:
         site: the place.
@@ -101,20 +102,24 @@ class UnitMask(Contextual):
 class HAT(Method):
     """Hard attention to the task.
 
-    Units are multiplied by a = sigmoid(s e_k). After a task a_cum <- max(a_cum, a). The update of w_ij, from unit j to unit i, is
-    scaled by 1 - min(a_cum_i, a_cum_j), that of a bias by 1 - a_cum_i; inputs and outputs count as units that every task uses.
-    Added to the loss: strength * sum a (1 - a_cum) / sum (1 - a_cum) over all units. The gradient of e is multiplied by
-    (s_max / s) (cosh(s e) + 1) / (cosh(e) + 1), which undoes the sigmoid's flatness at large s, and e is clipped to [-6, 6].
+    Units are multiplied by a = sigmoid(s e_k). After a task a_cum <- max(a_cum, a). The update of
+    w_ij, from unit j to unit i, is scaled by 1 - min(a_cum_i, a_cum_j), that of a bias by 1 -
+    a_cum_i; inputs and outputs count as units that every task uses. Added to the loss: strength *
+    sum a (1 - a_cum) / sum (1 - a_cum) over all units. The gradient of e is multiplied by (s_max /
+    s) (cosh(s e) + 1) / (cosh(e) + 1), which undoes the sigmoid's flatness at large s, and e is
+    clipped to [-6, 6].
 
-    Serra, Suris, Miron and Karatzoglou, "Overcoming catastrophic forgetting with hard attention to the task", ICML 2018. There:
-    plain SGD, `TaskHeads`, which are left free here, and dropout. With a single head the weights that read used units, and its
-    bias, are protected too. An optimizer other than plain SGD has its update scaled instead of its gradient. Norms that keep
-    statistics per context are switched; scales and shifts are masked like biases.
+    Serra, Suris, Miron and Karatzoglou, "Overcoming catastrophic forgetting with hard attention to
+    the task", ICML 2018. There: plain SGD, `TaskHeads`, which are left free here, and dropout. With
+    a single head the weights that read used units, and its bias, are protected too. An optimizer
+    other than plain SGD has its update scaled instead of its gradient. Norms that keep statistics
+    per context are switched; scales and shifts are masked like biases.
 
     Args:
         strength: of the regulariser, lambda: how much it costs to use free units.
         s_max: how hard masks become.
-        steps: batches in which s runs from 1 / s_max to s_max, then anew; an epoch in the publication. Best a divisor of a task's.
+        steps: batches in which s runs from 1 / s_max to s_max, then anew; an epoch in the
+            publication. Best a divisor of a task's.
         largest: of an embedding, either way.
         clip: largest norm of the gradient.
         example: one batch of input, for models whose layers cannot be followed without data.
@@ -138,12 +143,23 @@ class HAT(Method):
     masks: dict[str, UnitMask] = field(default_factory=dict, init=False, repr=False, compare=False)
     tasks: int = field(default=0, init=False, repr=False, compare=False)  # that are over
     _owned: list[_Owned] = field(default_factory=list, init=False, repr=False, compare=False)
-    _used: dict[nn.Parameter, Tensor] = field(default_factory=dict, init=False, repr=False, compare=False)  # since the last task
+    # since the last task
+    _used: dict[nn.Parameter, Tensor] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     def prepare(self, model: nn.Module) -> Adopt:
         """Put masks behind the hidden layers."""
-        if self.strength < 0 or self.s_max <= 1 or self.steps < 1 or self.largest <= 0 or self.clip <= 0:
-            raise ValueError("HAT needs strength of at least 0, s_max above 1, steps of at least 1, and largest and clip above 0.")
+        if (
+            self.strength < 0
+            or self.s_max <= 1
+            or self.steps < 1
+            or self.largest <= 0
+            or self.clip <= 0
+        ):
+            raise ValueError(
+                "HAT needs strength of at least 0, s_max above 1, steps of at least 1, and largest and clip above 0."
+            )
         sites = find_sites(model, None, self.example)
         self.tasks, self.masks, self._used, self._owned = 0, {}, {}, owned_by(model, sites)
         like = next(model.parameters())
@@ -159,7 +175,9 @@ class HAT(Method):
         room = torch.stack([f.sum() for f in free]).sum()
         if self.strength == 0 or room <= 0:
             return None
-        taken = torch.stack([(mask.mask() * f).sum() for mask, f in zip(self.masks.values(), free, strict=True)]).sum()
+        taken = torch.stack(
+            [(mask.mask() * f).sum() for mask, f in zip(self.masks.values(), free, strict=True)]
+        ).sum()
         return self.strength * taken / room
 
     def stepped(self, model: nn.Module, optimizer: Optimizer) -> None:
@@ -193,7 +211,9 @@ class HAT(Method):
     def factors(self) -> dict[nn.Parameter, Tensor]:
         """1 - min(a_cum_i, a_cum_j), by which updates are scaled."""
         if not self._used and self.tasks:
-            self._used = {o.parameter: 1 - self._at_both_ends(o, "cumulative", 1.0) for o in self._owned}
+            self._used = {
+                o.parameter: 1 - self._at_both_ends(o, "cumulative", 1.0) for o in self._owned
+            }
         return self._used
 
     def _at_both_ends(self, owned: _Owned, measure: str, of_shared: float) -> Tensor:
@@ -202,7 +222,10 @@ class HAT(Method):
         made = None if mask is None else spread(owned.module, owned.name, getattr(mask, measure))
         smaller = parameter.new_full((1,), of_shared) if made is None else made
         if owned.source is not None:
-            smaller = torch.minimum(smaller, spread_inputs(owned.module, parameter, getattr(self.masks[owned.source], measure)))
+            smaller = torch.minimum(
+                smaller,
+                spread_inputs(owned.module, parameter, getattr(self.masks[owned.source], measure)),
+            )
         return smaller.expand_as(parameter).contiguous()
 
     def _adopt(self, optimizer: Optimizer) -> None:
@@ -216,7 +239,12 @@ class HAT(Method):
         for mask in self.masks.values():
             e, s = mask.embedding, mask.s
             if e.grad is not None:
-                e.grad.mul_(self.s_max / s * (torch.cosh((s * e).clamp(-COSH, COSH)) + 1) / (torch.cosh(e) + 1))
+                e.grad.mul_(
+                    self.s_max
+                    / s
+                    * (torch.cosh((s * e).clamp(-COSH, COSH)) + 1)
+                    / (torch.cosh(e) + 1)
+                )
 
     @torch.no_grad()
     def _clip_embeddings(self, *_: Any) -> None:
@@ -243,8 +271,13 @@ def owned_by(model: nn.Module, sites: list[Site]) -> list[_Owned]:
             module = model.get_submodule(owner)
             if isinstance(module, Contextual):
                 continue
-            # `narrows`: no sum comes between the two, so that nothing but these units reaches the reader.
-            sources = [s.name for s in sites if owner in s.readers and s.gated and s.narrows and is_layer(module)]
+            # `narrows`: no sum comes between the two, so that nothing but these units reaches the
+            # reader.
+            sources = [
+                s.name
+                for s in sites
+                if owner in s.readers and s.gated and s.narrows and is_layer(module)
+            ]
             for name, parameter in module.named_parameters(recurse=is_composite(module)):
                 source = sources[0] if sources and parameter.dim() > 1 else None
                 found.append(_Owned(parameter, module, name, site.name, source))
@@ -252,4 +285,6 @@ def owned_by(model: nn.Module, sites: list[Site]) -> list[_Owned]:
 
 
 def _clip_gradients(largest: float, optimizer: Optimizer, *_: Any) -> None:
-    nn.utils.clip_grad_norm_([p for group in optimizer.param_groups for p in group["params"]], largest)
+    nn.utils.clip_grad_norm_(
+        [p for group in optimizer.param_groups for p in group["params"]], largest
+    )

@@ -19,8 +19,9 @@ __all__ = ["Joint"]
 class Joint(Replay):
     """Multi-task training (Caruana 1997): in the k-th task the loss is the mean over all samples of tasks 1 to k.
 
-    It is replay that keeps everything and weighs the k tasks alike, L_new / k + (k - 1) / k L_old, with L_old over samples drawn
-    from all past tasks alike: each sample counts equally, where tasks are of one size. Its state holds all the data.
+    It is replay that keeps everything and weighs the k tasks alike, L_new / k + (k - 1) / k L_old,
+    with L_old over samples drawn from all past tasks alike: each sample counts equally, where tasks
+    are of one size. Its state holds all the data.
 
     >>> Joint().name, Joint().replay, Joint().memory
     ('joint', True, None)

@@ -23,12 +23,13 @@ __all__ = ["LwF", "distillation"]
 class LwF(Method):
     """Learning without forgetting (Li & Hoiem 2016, ECCV; 2018, TPAMI 40:2935).
 
-    Loss + strength * H(softmax(z* / T), softmax(z / T)) on the batch at hand, where z are the network's outputs and z* those of the
-    network at the end of the task before, in evaluation mode. Where every task has a head of its own, z and z* are
-    those of the old heads, summed over them; with one head they are the outputs being trained.
+    Loss + strength * H(softmax(z* / T), softmax(z / T)) on the batch at hand, where z are the
+    network's outputs and z* those of the network at the end of the task before, in evaluation mode.
+    Where every task has a head of its own, z and z* are those of the old heads, summed over them;
+    with one head they are the outputs being trained.
 
-    As in the publication the cross-entropy is not multiplied by T^2. Its first phase, in which a new head is trained alone, is
-    left out.
+    As in the publication the cross-entropy is not multiplied by T^2. Its first phase, in which a
+    new head is trained alone, is left out.
 
     Args:
         strength: lambda_o.
@@ -62,7 +63,9 @@ class LwF(Method):
 
         def adopt(optimizer: Optimizer) -> None:
             buffers = dict(model.named_buffers())  # those may grow with the contexts
-            check_fits({name: value for name, value in self.teacher.items() if name not in buffers}, model)
+            check_fits(
+                {name: value for name, value in self.teacher.items() if name not in buffers}, model
+            )
 
         return adopt
 
@@ -106,7 +109,9 @@ class LwF(Method):
         """The network as it was: of contexts that came later it knew nothing."""
         contexts = [Whole(0, model.context.high) for _ in state["contexts"]]
         least = 1 + max((k for k in state["contexts"] if type(k) is int), default=0)
-        teacher = {name: model.earlier(name, least) for name in (model.state if state["teacher"] else ())}
+        teacher = {
+            name: model.earlier(name, least) for name in (model.state if state["teacher"] else ())
+        }
         return {"teacher": teacher, "contexts": contexts}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -123,4 +128,6 @@ def distillation(student: Tensor, teacher: Tensor, temperature: float) -> Tensor
     >>> float(distillation(torch.zeros(1, 2), torch.zeros(1, 2), 2.0))  # log 2
     0.6931471824645996
     """
-    return -((teacher / temperature).softmax(1) * (student / temperature).log_softmax(1)).sum(1).mean()
+    return (
+        -((teacher / temperature).softmax(1) * (student / temperature).log_softmax(1)).sum(1).mean()
+    )

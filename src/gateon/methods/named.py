@@ -89,7 +89,14 @@ ABOUT: dict[MethodName, str] = {
 }
 
 
-LANGUAGE: tuple[MethodName, ...] = ("frozen", "hat-adapters", "bcl", "ctr", "lamol")  # they need a pretrained language model
+# they need a pretrained language model
+LANGUAGE: tuple[MethodName, ...] = (
+    "frozen",
+    "hat-adapters",
+    "bcl",
+    "ctr",
+    "lamol",
+)
 
 
 class InIsolation(Method):
@@ -120,7 +127,9 @@ class InLamol(Method):
 
     def prepare(self, model: nn.Module) -> None:
         """A Learner would only fine-tune."""
-        raise ValueError("LAMOL learns with a learner of its own and a causal language model: use gateon.learners.lamol.Lamol.")
+        raise ValueError(
+            "LAMOL learns with a learner of its own and a causal language model: use gateon.learners.lamol.Lamol."
+        )
 
 
 def named(
@@ -177,7 +186,9 @@ def named(
         "ctr": lambda: CTR(steps=steps, seed=seed),
         "lamol": InLamol,
     }
-    asked = dict(settings or {}) | {o: v for o, v in (("strength", strength), ("memory", memory)) if v is not None}
+    asked = dict(settings or {}) | {
+        o: v for o, v in (("strength", strength), ("memory", memory)) if v is not None
+    }
     parts = [makers[part]() for part in name.split("+")]
     known = {option for part in parts for option in _kinds(part)}
     for option in asked:
@@ -194,7 +205,11 @@ def _kinds(method: Method) -> dict[str, type]:
     if not is_dataclass(method):
         return {}
     words = {f.name: str(f.type).split(" ")[0] for f in fields(method) if f.init}
-    return {name: int if word == "int" else float for name, word in words.items() if word in ("int", "float")}
+    return {
+        name: int if word == "int" else float
+        for name, word in words.items()
+        if word in ("int", "float")
+    }
 
 
 def _with(method: Any, asked: Mapping[str, float]) -> Method:
@@ -203,7 +218,9 @@ def _with(method: Any, asked: Mapping[str, float]) -> Method:
     for option, kind in _kinds(method).items():
         if option in asked:
             if kind is int and asked[option] != int(asked[option]):
-                raise ValueError(f"{option} of the method {method.name} is a whole number, not {asked[option]}.")
+                raise ValueError(
+                    f"{option} of the method {method.name} is a whole number, not {asked[option]}."
+                )
             values[option] = kind(asked[option])
     changed: Method = replace(method, **values) if values else method
     return changed

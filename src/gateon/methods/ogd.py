@@ -27,12 +27,13 @@ __all__ = ["OGD", "extended"]
 class OGD(Method):
     """Orthogonal gradient descent (Farajtabar et al. 2020, AISTATS), the form with the true class's logit (OGD-GTL).
 
-    At the end of a task the gradients d z_y(x) / d theta of the logit of the true class are taken for some samples and added to an
-    orthonormal basis B of all of them. Every later step follows g - B^T B g. Only plain SGD follows that direction:
-    other optimizers are refused. Heads that belong to one task (`Contextual` modules) are left out of B and trained freely.
+    At the end of a task the gradients d z_y(x) / d theta of the logit of the true class are taken
+    for some samples and added to an orthonormal basis B of all of them. Every later step follows g
+    - B^T B g. Only plain SGD follows that direction: other optimizers are refused. Heads that
+    belong to one task (`Contextual` modules) are left out of B and trained freely.
 
-    The basis has memory * tasks rows as long as the network has parameters: 72 MB a task for two hidden layers of 100 units,
-    4.5 GB a task for 2000: lower `memory` there.
+    The basis has memory * tasks rows as long as the network has parameters: 72 MB a task for two
+    hidden layers of 100 units, 4.5 GB a task for 2000: lower `memory` there.
 
     Args:
         memory: samples of each task whose gradients are stored.
@@ -46,7 +47,10 @@ class OGD(Method):
     seed: int = 0
 
     basis: Tensor | None = field(default=None, init=False, repr=False, compare=False)
-    shapes: dict[str, list[int]] = field(default_factory=dict, init=False, repr=False, compare=False)  # what a row is made of
+    # what a row is made of
+    shapes: dict[str, list[int]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
     tasks: int = field(default=0, init=False, repr=False, compare=False)
     model: nn.Module | None = field(default=None, init=False, repr=False, compare=False)
 
@@ -106,7 +110,9 @@ class OGD(Method):
             like = next(model.parameters())
             rows = gradient_rows(model, shapes, part.x, F.one_hot(part.y, classes).to(like))
         basis = (
-            rows.new_zeros(0, rows.shape[1]) if self.basis is None else F.pad(self.basis, (0, rows.shape[1] - self.basis.shape[1]))
+            rows.new_zeros(0, rows.shape[1])
+            if self.basis is None
+            else F.pad(self.basis, (0, rows.shape[1] - self.basis.shape[1]))
         )
         self.basis, self.shapes = extended(basis, rows), shapes
         self.tasks += 1
@@ -128,10 +134,15 @@ class OGD(Method):
         empty = {name: torch.empty(shape, device="meta") for name, shape in state["shapes"].items()}
         like = next(check_loaded({"shapes": empty}, self.model).parameters())
         self.basis = None if state["basis"] is None else state["basis"].to(like).clone()
-        self.shapes, self.tasks = {name: list(shape) for name, shape in state["shapes"].items()}, int(state["tasks"])
+        self.shapes, self.tasks = (
+            {name: list(shape) for name, shape in state["shapes"].items()},
+            int(state["tasks"]),
+        )
 
     def _check(self, model: nn.Module) -> None:
-        check_fits({name: torch.empty(shape, device="meta") for name, shape in self.shapes.items()}, model)
+        check_fits(
+            {name: torch.empty(shape, device="meta") for name, shape in self.shapes.items()}, model
+        )
 
 
 @torch.no_grad()
@@ -150,7 +161,8 @@ def extended(basis: Tensor, rows: Tensor) -> Tensor:
     if not len(rows):
         return basis
     Q, R = torch.linalg.qr(rows.T)
-    new = Q.T[R.abs().amax(1) > TINY]  # not by the diagonal: later rows may need a direction that an earlier one did not
+    # not by the diagonal: later rows may need a direction that an earlier one did not
+    new = Q.T[R.abs().amax(1) > TINY]
     new = new - (new @ basis.T) @ basis
     return torch.cat([basis, new / new.norm(dim=1, keepdim=True)])
 
@@ -160,12 +172,19 @@ TINY = 1e-4  # of a direction of length one: what is left of it is rounding
 
 def _shared(model: nn.Module) -> dict[str, nn.Parameter]:
     """The parameters all tasks share."""
-    own = {id(p) for module in model.modules() if isinstance(module, Contextual) for p in module.parameters()}
+    own = {
+        id(p)
+        for module in model.modules()
+        if isinstance(module, Contextual)
+        for p in module.parameters()
+    }
     return {name: p for name, p in trainable(model).items() if id(p) not in own}
 
 
 def _check_plain(optimizer: Optimizer) -> None:
-    bent = any(group.get(key) for group in optimizer.param_groups for key in ("momentum", "weight_decay"))
+    bent = any(
+        group.get(key) for group in optimizer.param_groups for key in ("momentum", "weight_decay")
+    )
     if type(optimizer) is not SGD or bent:
         raise ValueError(
             f"OGD follows the projected gradient with plain SGD only, not {type(optimizer).__name__}"

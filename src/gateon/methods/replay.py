@@ -23,16 +23,20 @@ __all__ = ["Replay"]
 class Replay(Method):
     """Experience replay (Chaudhry et al. 2019, "On tiny episodic memories in continual learning").
 
-    Every step draws as many samples from the memory as the batch at hand has and learns a L_new + (1 - a) L_old. At the end of
-    a task its samples enter the memory, which keeps `memory` of all tasks.
+    Every step draws as many samples from the memory as the batch at hand has and learns a L_new +
+    (1 - a) L_old. At the end of a task its samples enter the memory, which keeps `memory` of all
+    tasks.
 
-    The learner's loss is L_new + (1 - a) / a L_old; the gradients are multiplied by a just before the optimizer's step, so
-    that a learning rate means the same with and without replay. What a step draws depends on the seed and its number alone.
+    The learner's loss is L_new + (1 - a) / a L_old; the gradients are multiplied by a just before
+    the optimizer's step, so that a learning rate means the same with and without replay. What a
+    step draws depends on the seed and its number alone.
 
     Args:
         memory: how many samples are kept; None keeps everything.
-        balance: "reservoir": each sample seen is as likely to be kept as any other; "class", "task": as many of each.
-        share: of the new batch: "half": a = 1/2, as in one batch of both; "tasks": a = 1/k in the k-th task.
+        balance: "reservoir": each sample seen is as likely to be kept as any other; "class",
+            "task": as many of each.
+        share: of the new batch: "half": a = 1/2, as in one batch of both; "tasks": a = 1/k in the
+            k-th task.
         loss: of outputs and labels.
         seed: of what is kept and drawn.
 
@@ -96,7 +100,9 @@ class Replay(Method):
                 for part in drawn:
                     with showing(model, part.context):
                         z = outputs(model, part.x)
-                        total = total.to(z) + self.loss(z, part.y.to(z.device)) * (len(part.y) / last.size)
+                        total = total.to(z) + self.loss(z, part.y.to(z.device)) * (
+                            len(part.y) / last.size
+                        )
         last.forget()
         return (1 - self.new_share) / self.new_share * total
 

@@ -66,7 +66,9 @@ class RelevanceMap(Contextual):
     def add_context(self) -> None:
         """One more map, which does not depend on how many there are."""
         number = int(np.random.SeedSequence((*self.seed, self.contexts)).generate_state(1)[0])
-        values = self.high * torch.rand(self.used.shape, generator=torch.Generator().manual_seed(number))
+        values = self.high * torch.rand(
+            self.used.shape, generator=torch.Generator().manual_seed(number)
+        )
         self.maps.append(nn.Parameter(values.to(self.used.device, self._like.dtype)))
         self.over = torch.cat([self.over, self.over.new_zeros(1)])
         self.batches = torch.cat([self.batches, self.batches.new_zeros(1)])
@@ -105,23 +107,28 @@ class RelevanceMap(Contextual):
 class RMN(Method):
     """Relevance mapping networks.
 
-    Layers share weights W; task k computes with W * softround(P_k), softround(p) = sigmoid(beta (p - 1/2)). P_k starts uniform
-    in [0, 1] and is learned with W. In the last part of a task, P is set to 0 where softround(P) <= 0.999999 or
-    softround(P) |W| <= 1e-5. When the task is over its map is rounded and kept, and weights used by the map of any task are put
-    back after every later step.
+    Layers share weights W; task k computes with W * softround(P_k), softround(p) = sigmoid(beta (p
+    - 1/2)). P_k starts uniform in [0, 1] and is learned with W. In the last part of a task, P is
+    set to 0 where softround(P) <= 0.999999 or softround(P) |W| <= 1e-5. When the task is over its
+    map is rounded and kept, and weights used by the map of any task are put back after every later
+    step.
 
-    Kaushik, Gain, Kortylewski and Yuille, "Understanding catastrophic forgetting and remembering in continual learning with optimal
-    relevance mapping", 2021. There every task has an output layer (`TaskHeads`, which are left alone here) and norms of its own:
-    every BatchNorm becomes a ContextNorm. Biases have maps like weights. Other parameters (scales and shifts of norms,
+    Kaushik, Gain, Kortylewski and Yuille, "Understanding catastrophic forgetting and remembering in
+    continual learning with optimal relevance mapping", 2021. There every task has an output layer
+    (`TaskHeads`, which are left alone here) and norms of its own: every BatchNorm becomes a
+    ContextNorm. Biases have maps like weights. Other parameters (scales and shifts of norms,
     embeddings) belong to the first task and stay as it leaves them.
 
     Args:
         beta: how steep softround is.
-        steps: batches of a task, to know when its last part begins; None prunes once, when the task is over.
+        steps: batches of a task, to know when its last part begins; None prunes once, when the task
+            is over.
         prune_after: share of the task's batches before the last part begins.
-        l1: weight of the mean of softround(P) in the loss: smaller maps leave more weights to later tasks.
-        high: P starts uniform in [0, high]. Few entries far from 1/2 ever move, so that this decides how many weights a task takes:
-            about 36 % of them at 1, as in the publication, and 20 % at 0.8.
+        l1: weight of the mean of softround(P) in the loss: smaller maps leave more weights to later
+            tasks.
+        high: P starts uniform in [0, high]. Few entries far from 1/2 ever move, so that this
+            decides how many weights a task takes: about 36 % of them at 1, as in the publication,
+            and 20 % at 0.8.
         seed: of the maps.
 
     >>> RMN().name
@@ -139,26 +146,47 @@ class RMN(Method):
     seed: int = 0
 
     tasks: int = field(default=0, init=False, repr=False, compare=False)  # that are over
-    _maps: list[tuple[nn.Parameter, RelevanceMap]] = field(default_factory=list, init=False, repr=False, compare=False)
+    _maps: list[tuple[nn.Parameter, RelevanceMap]] = field(
+        default_factory=list, init=False, repr=False, compare=False
+    )
     _rest: list[nn.Parameter] = field(default_factory=list, init=False, repr=False, compare=False)
-    _factors: dict[nn.Parameter, Tensor] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _factors: dict[nn.Parameter, Tensor] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     def prepare(self, model: nn.Module) -> Adopt:
         """Give every Linear and convolution maps, and every norm statistics per context."""
-        if self.beta <= 0 or self.l1 < 0 or not 0 <= self.prune_after <= 1 or (self.steps is not None and self.steps < 1):
-            raise ValueError("RMN needs beta above 0, l1 of at least 0, prune_after in [0, 1], and steps of at least 1 or None.")
+        if (
+            self.beta <= 0
+            or self.l1 < 0
+            or not 0 <= self.prune_after <= 1
+            or (self.steps is not None and self.steps < 1)
+        ):
+            raise ValueError(
+                "RMN needs beta above 0, l1 of at least 0, prune_after in [0, 1], and steps of at least 1 or None."
+            )
         if not 0.5 < self.high <= 1:
-            raise ValueError(f"high is above 0.5, where a map begins to use a weight, and at most 1, not {self.high}.")
-        layers = [m for m in model.modules() if isinstance(m, nn.Linear | _ConvNd) and not isinstance(m, Contextual)]
+            raise ValueError(
+                f"high is above 0.5, where a map begins to use a weight, and at most 1, not {self.high}."
+            )
+        layers = [
+            m
+            for m in model.modules()
+            if isinstance(m, nn.Linear | _ConvNd) and not isinstance(m, Contextual)
+        ]
         if not layers:
-            raise ValueError(f"{type(model).__name__} has no Linear or convolution whose weights tasks could share.")
+            raise ValueError(
+                f"{type(model).__name__} has no Linear or convolution whose weights tasks could share."
+            )
         self.tasks, self._maps, self._factors = 0, [], {}
         own = {p for m in model.modules() if isinstance(m, Contextual) for p in m.parameters()}
         context_norms(model)
         follow_norms(model)
         for layer in layers:
             for name, parameter in list(layer.named_parameters(recurse=False)):
-                made = RelevanceMap(parameter, self.beta, (self.seed, len(self._maps)), self.high).train(layer.training)
+                made = RelevanceMap(
+                    parameter, self.beta, (self.seed, len(self._maps)), self.high
+                ).train(layer.training)
                 register_parametrization(layer, name, made)
                 self._maps.append((parameter, made))
         mapped = {p for p, _ in self._maps} | {p for _, m in self._maps for p in m.parameters()}
@@ -177,7 +205,11 @@ class RMN(Method):
         for weight, relevance in self._maps:
             k = relevance.context
             relevance.batches[k] += 1
-            if self.steps is not None and relevance.batches[k] > self.prune_after * self.steps and not relevance.over[k]:
+            if (
+                self.steps is not None
+                and relevance.batches[k] > self.prune_after * self.steps
+                and not relevance.over[k]
+            ):
                 relevance.prune(weight)
 
     def end_task(self, model: nn.Module, task: int, data: Iterable[tuple[Any, Tensor]]) -> None:
@@ -203,6 +235,8 @@ class RMN(Method):
     def factors(self) -> dict[nn.Parameter, Tensor]:
         """0 for what earlier tasks use, 1 for what is free."""
         if self.tasks and not self._factors:
-            self._factors = {weight: (~relevance.used).to(weight) for weight, relevance in self._maps}
+            self._factors = {
+                weight: (~relevance.used).to(weight) for weight, relevance in self._maps
+            }
             self._factors |= {parameter: torch.zeros_like(parameter) for parameter in self._rest}
         return self._factors

@@ -24,14 +24,15 @@ __all__ = ["SI"]
 class SI(Method):
     """Synaptic intelligence (Zenke, Poole & Ganguli 2017, ICML).
 
-    While a task is learned every step adds w_i <- w_i - g_i (theta_i' - theta_i), where g is the gradient of the task's loss alone
-    and theta' - theta what the optimizer really did: how much of the loss's fall is due to parameter i. At its end
-    Omega_i <- Omega_i + max(0, w_i) / ((theta_i - theta*_i)^2 + damping), theta* <- theta and w <- 0, where theta* are the
-    parameters at the end of the task before. The penalty is strength * sum_i Omega_i (theta_i - theta*_i)^2.
+    While a task is learned every step adds w_i <- w_i - g_i (theta_i' - theta_i), where g is the
+    gradient of the task's loss alone and theta' - theta what the optimizer really did: how much of
+    the loss's fall is due to parameter i. At its end Omega_i <- Omega_i + max(0, w_i) / ((theta_i -
+    theta*_i)^2 + damping), theta* <- theta and w <- 0, where theta* are the parameters at the end
+    of the task before. The penalty is strength * sum_i Omega_i (theta_i - theta*_i)^2.
 
-    The gradient of the penalty is put into the gradients just before the optimizer's step, after g was read; the loss of the
-    learner is that of the task alone, and `value` gives the penalty. The publication does not reset its optimizer between
-    tasks: `Learner(keep_optimizer=True)`.
+    The gradient of the penalty is put into the gradients just before the optimizer's step, after g
+    was read; the loss of the learner is that of the task alone, and `value` gives the penalty. The
+    publication does not reset its optimizer between tasks: `Learner(keep_optimizer=True)`.
 
     Args:
         strength: c.
@@ -46,7 +47,9 @@ class SI(Method):
     damping: float = 0.1
     skip: tuple[str, ...] = ()
 
-    importance: dict[str, Tensor] = field(default_factory=dict, init=False, repr=False, compare=False)
+    importance: dict[str, Tensor] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
     path: dict[str, Tensor] = field(default_factory=dict, init=False, repr=False, compare=False)
     anchor: dict[str, Tensor] = field(default_factory=dict, init=False, repr=False, compare=False)
     tasks: int = field(default=0, init=False, repr=False, compare=False)
@@ -59,7 +62,9 @@ class SI(Method):
         check_strength("strength", self.strength)
         check_strength("damping", self.damping)
         if self.damping == 0:
-            raise ValueError("damping is a number above 0: a parameter that did not move would divide by nothing.")
+            raise ValueError(
+                "damping is a number above 0: a parameter that did not move would divide by nothing."
+            )
 
     def prepare(self, model: nn.Module) -> Adopt:
         """Follow the path of every optimizer's steps."""
@@ -77,8 +82,11 @@ class SI(Method):
                 if name not in before:
                     before[name] = torch.empty_like(p), torch.empty_like(p)
                 past = self.importance[name], self.anchor[name]
-                # Both copies and the pull of `quadratic.pull` in one pass: a step is bound by memory here.
-                for theta, g, then, gradient, Omega, anchor in blocks(p, p.grad, *before[name], *past):
+                # Both copies and the pull of `quadratic.pull` in one pass: a step is bound by
+                # memory here.
+                for theta, g, then, gradient, Omega, anchor in blocks(
+                    p, p.grad, *before[name], *past
+                ):
                     then.copy_(theta)
                     gradient.copy_(g)
                     if self.tasks:
@@ -108,7 +116,11 @@ class SI(Method):
 
     def _held(self, model: nn.Module) -> dict[str, nn.Parameter]:
         found = trainable(model)
-        return {name: p for name, p in found.items() if not any(fnmatchcase(name, pattern) for pattern in self.skip)}
+        return {
+            name: p
+            for name, p in found.items()
+            if not any(fnmatchcase(name, pattern) for pattern in self.skip)
+        }
 
     def value(self, model: nn.Module) -> Tensor:
         """The penalty."""
@@ -128,7 +140,12 @@ class SI(Method):
 
     def state_dict(self) -> dict[str, Any]:
         """Importances, the path of the task at hand, anchors and the number of tasks."""
-        return {"importance": dict(self.importance), "path": dict(self.path), "anchor": dict(self.anchor), "tasks": self.tasks}
+        return {
+            "importance": dict(self.importance),
+            "path": dict(self.path),
+            "anchor": dict(self.anchor),
+            "tasks": self.tasks,
+        }
 
     def state_like(self, state: Any, model: Grown) -> Any:
         """Importance, path and anchor of the same parameters."""
@@ -140,5 +157,7 @@ class SI(Method):
         kept = {key: state[key] for key in ("importance", "path", "anchor")}
         parameters = dict(check_loaded(kept, self.model).named_parameters())
         for key, tensors in kept.items():
-            setattr(self, key, {name: t.to(parameters[name]).clone() for name, t in tensors.items()})
+            setattr(
+                self, key, {name: t.to(parameters[name]).clone() for name, t in tensors.items()}
+            )
         self.tasks = int(state["tasks"])

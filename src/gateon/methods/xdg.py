@@ -20,8 +20,9 @@ OPEN = math.nextafter(1, 0)  # the gain at which open gates start: in float32 it
 class XdG(Method):
     """In task k hidden unit i is multiplied by g_ik: 1 for a random part of the units and 0 for the rest, and never learned.
 
-    Masse, Grant and Freedman, "Alleviating catastrophic forgetting using context-dependent gating and synaptic stabilization",
-    PNAS 2018. Meant to be combined with a method that slows weights down: `Both(XdG(), SI())`.
+    Masse, Grant and Freedman, "Alleviating catastrophic forgetting using context-dependent gating
+    and synaptic stabilization", PNAS 2018. Meant to be combined with a method that slows weights
+    down: `Both(XdG(), SI())`.
 
     Args:
         off: share of the hidden units that are off in each task.
@@ -48,6 +49,8 @@ class XdG(Method):
         """Attach gates that are open or shut for good; the learner adds those of a new task and switches them."""
         if not 0 <= self.off < 1:
             raise ValueError(f"off is a share of the units in [0, 1), not {self.off}.")
-        self.gates = attach(model, density=1 - self.off, start=OPEN, example=self.example, seed=self.seed)
+        self.gates = attach(
+            model, density=1 - self.off, start=OPEN, example=self.example, seed=self.seed
+        )
         for gate in self.gates.gates.values():
             gate.requires_grad_(False)

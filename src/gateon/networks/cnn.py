@@ -26,9 +26,10 @@ def cnn(
 ) -> nn.Sequential:
     """Convolution, norm and ReLU for every number of channels, one max pool, then the fully connected network.
 
-    The paper gives channels, pool and hidden layers; kernels of 3 without padding are those of the example it refers to. A layer
-    has a bias where no norm takes it away again: Adam would move such a bias by rounding errors alone, and the means that earlier
-    contexts have stored would no longer fit.
+    The paper gives channels, pool and hidden layers; kernels of 3 without padding are those of the
+    example it refers to. A layer has a bias where no norm takes it away again: Adam would move such
+    a bias by rounding errors alone, and the means that earlier contexts have stored would no longer
+    fit.
 
     Args:
         shape: of one image, (channels, height, width).
@@ -37,12 +38,14 @@ def cnn(
         classes: outputs of the one head.
         pool: side of the square that max pooling makes one of, behind the last convolution.
         kernel: side of the kernels.
-        norm: "context": statistics per context; "batch": of the batch at hand, in evaluation too (the released code); or "none".
+        norm: "context": statistics per context; "batch": of the batch at hand, in evaluation too
+            (the released code); or "none".
         affine: whether norms learn scale and shift.
 
     >>> model = cnn((1, 28, 28), (4, 8), (20,), 10)
     >>> [name for name, _ in model.named_children()]
-    ['conv1', 'norm1', 'relu1', 'conv2', 'norm2', 'relu2', 'pool', 'flatten', 'hidden1', 'norm3', 'relu3', 'head']
+    ['conv1', 'norm1', 'relu1', 'conv2', 'norm2', 'relu2', 'pool', 'flatten', 'hidden1', 'norm3',
+    'relu3', 'head']
     >>> model.hidden1
     Linear(in_features=288, out_features=20, bias=False)
     """
@@ -80,6 +83,8 @@ def cnn(
 def _image(shape: Sequence[int]) -> tuple[int, int, int]:
     """The shape of an image; anything else is refused."""
     if len(shape) != 3:
-        raise ValueError(f"This network takes images (channels, height, width), not inputs of shape {tuple(shape)}: use an mlp.")
+        raise ValueError(
+            f"This network takes images (channels, height, width), not inputs of shape {tuple(shape)}: use an mlp."
+        )
     channels, height, width = shape
     return channels, height, width

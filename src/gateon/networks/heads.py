@@ -17,14 +17,14 @@ __all__ = ["TaskHeads", "with_task_heads"]
 class TaskHeads(nn.Linear, Contextual):
     """A Linear with weights of its own for every context; a learner switches it.
 
-    Heads of other contexts get no gradient at all, so that no optimizer moves them. The first is called `weight` and `bias`, the
-    others `weight_1`, `bias_1` and so on.
+    Heads of other contexts get no gradient at all, so that no optimizer moves them. The first is
+    called `weight` and `bias`, the others `weight_1`, `bias_1` and so on.
 
     Args:
         inputs: units of the trunk.
         classes: outputs of each head.
-        tasks: heads to begin with; more are added at a switch. Methods that look at the parameters of a model once, before the
-            first task, need all of them from the start.
+        tasks: heads to begin with; more are added at a switch. Methods that look at the parameters
+            of a model once, before the first task, need all of them from the start.
 
     >>> heads = TaskHeads(4, 2, tasks=3)
     >>> heads.context = 1
@@ -34,7 +34,9 @@ class TaskHeads(nn.Linear, Contextual):
 
     def __init__(self, inputs: int, classes: int, tasks: int = 1) -> None:
         if min(inputs, classes, tasks) < 1:
-            raise ValueError(f"TaskHeads needs at least one input, class and task, not {inputs}, {classes} and {tasks}.")
+            raise ValueError(
+                f"TaskHeads needs at least one input, class and task, not {inputs}, {classes} and {tasks}."
+            )
         super().__init__(inputs, classes)
         self.context = 0
         while self.contexts < tasks:
@@ -49,8 +51,12 @@ class TaskHeads(nn.Linear, Contextual):
         """One more head, started like nn.Linear."""
         k, bound = self.contexts, 1 / math.sqrt(self.in_features)
         like = self.weight.detach()
-        self.register_parameter(f"weight_{k}", nn.Parameter(torch.empty_like(like).uniform_(-bound, bound)))
-        self.register_parameter(f"bias_{k}", nn.Parameter(like.new_empty(self.out_features).uniform_(-bound, bound)))
+        self.register_parameter(
+            f"weight_{k}", nn.Parameter(torch.empty_like(like).uniform_(-bound, bound))
+        )
+        self.register_parameter(
+            f"bias_{k}", nn.Parameter(like.new_empty(self.out_features).uniform_(-bound, bound))
+        )
 
     def head(self, context: int) -> tuple[Tensor, Tensor]:
         """Weight and bias of one context."""
@@ -88,6 +94,8 @@ def with_task_heads(model: nn.Sequential, tasks: int = 1) -> nn.Sequential:
     """
     last = model[-1] if len(model) else None
     if not isinstance(last, nn.Linear) or isinstance(last, TaskHeads):
-        raise ValueError(f"Heads take the place of a Linear at the end of a model, but it ends with {type(last).__name__}.")
+        raise ValueError(
+            f"Heads take the place of a Linear at the end of a model, but it ends with {type(last).__name__}."
+        )
     model[-1] = TaskHeads(last.in_features, last.out_features, tasks).to(last.weight)
     return model

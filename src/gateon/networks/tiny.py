@@ -15,7 +15,13 @@ from safetensors.torch import save_file
 
 __all__ = ["tiny_bert"]
 
-SPECIAL = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]", "mask_token": "[MASK]"}
+SPECIAL = {
+    "pad_token": "[PAD]",
+    "unk_token": "[UNK]",
+    "cls_token": "[CLS]",
+    "sep_token": "[SEP]",
+    "mask_token": "[MASK]",
+}
 # Common words of reviews; any other is spelled letter by letter.
 WORDS = (
     "a after again all and are as at bad battery big box broken but button buy camera case cheap cord cup dim "
@@ -52,16 +58,27 @@ def _write(place: Path) -> None:
     kinds: Any = transformers  # whose classes have no types
 
     letters = string.ascii_lowercase + string.digits
-    pieces = [*SPECIAL.values(), *string.punctuation, *letters, *(f"##{letter}" for letter in letters), *WORDS.split()]
+    pieces = [
+        *SPECIAL.values(),
+        *string.punctuation,
+        *letters,
+        *(f"##{letter}" for letter in letters),
+        *WORDS.split(),
+    ]
     vocabulary = {piece: number for number, piece in enumerate(dict.fromkeys(pieces))}
     made = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
-    made.normalizer, made.pre_tokenizer = normalizers.BertNormalizer(lowercase=True), pre_tokenizers.BertPreTokenizer()
+    made.normalizer, made.pre_tokenizer = (
+        normalizers.BertNormalizer(lowercase=True),
+        pre_tokenizers.BertPreTokenizer(),
+    )
     made.post_processor = TemplateProcessing(
         single="[CLS] $A [SEP]",
         pair="[CLS] $A [SEP] $B:1 [SEP]:1",
         special_tokens=[(token, vocabulary[token]) for token in ("[CLS]", "[SEP]")],
     )
-    kinds.PreTrainedTokenizerFast(tokenizer_object=made, model_max_length=POSITIONS, **SPECIAL).save_pretrained(place)
+    kinds.PreTrainedTokenizerFast(
+        tokenizer_object=made, model_max_length=POSITIONS, **SPECIAL
+    ).save_pretrained(place)
     config = kinds.BertConfig(
         hidden_size=32,
         num_hidden_layers=2,

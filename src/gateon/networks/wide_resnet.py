@@ -27,16 +27,19 @@ def wide_resnet(
 ) -> nn.Sequential:
     """A first convolution, three groups of pre-activation blocks of 16, 32 and 64 times `widen` channels, mean pool, head.
 
-    The second and the third group halve the sides of the image. Sites are called "first", "group1.0.conv1" and so on.
+    The second and the third group halve the sides of the image. Sites are called "first",
+    "group1.0.conv1" and so on.
 
     Args:
-        depth: number of convolutions, 6 n + 4 for n blocks a group; shortcuts with a convolution of their own count once a group.
+        depth: number of convolutions, 6 n + 4 for n blocks a group; shortcuts with a convolution of
+            their own count once a group.
         widen: how many times wider than a ResNet.
         classes: outputs of the one head.
         shape: of one image, (channels, height, width).
-        first: channels of the first convolution, 16 in a Wide ResNet as published; None for the paper's 128 at a width of 10, in
-            proportion at others.
-        norm: "context": statistics per context; "batch": of the batch at hand, in evaluation too; or "none".
+        first: channels of the first convolution, 16 in a Wide ResNet as published; None for the
+            paper's 128 at a width of 10, in proportion at others.
+        norm: "context": statistics per context; "batch": of the batch at hand, in evaluation too;
+            or "none".
         affine: whether norms learn scale and shift.
 
     >>> model = wide_resnet(16, 2, classes=5)
@@ -49,14 +52,20 @@ def wide_resnet(
     first = round(12.8 * widen) if first is None else first
     inputs, height, width = _image(shape)
     if depth < 10 or (depth - 4) % 6:
-        raise ValueError(f"The depth of a Wide ResNet is 10, 16, 22, 28 ... (6 n + 4), not {depth}.")
+        raise ValueError(
+            f"The depth of a Wide ResNet is 10, 16, 22, 28 ... (6 n + 4), not {depth}."
+        )
     if widen < 1 or first < 1:
-        raise ValueError(f"widen and first are whole numbers of at least 1, not {widen} and {first}.")
+        raise ValueError(
+            f"widen and first are whole numbers of at least 1, not {widen} and {first}."
+        )
     if height % 4 or width % 4:
         raise ValueError(
             f"Sides of an image are halved twice: {height} x {width} must be multiples of 4; crop them, or choose the network cnn."
         )
-    layers: OrderedDict[str, nn.Module] = OrderedDict(first=nn.Conv2d(inputs, first, 3, padding=1, bias=norm == "none"))
+    layers: OrderedDict[str, nn.Module] = OrderedDict(
+        first=nn.Conv2d(inputs, first, 3, padding=1, bias=norm == "none")
+    )
     before = first
     for group in (1, 2, 3):
         units = 16 * widen * 2 ** (group - 1)
@@ -65,7 +74,12 @@ def wide_resnet(
             blocks.append(_Block(before, units, 2 if group > 1 and n == 0 else 1, norm, affine))
             before = units
         layers[f"group{group}"] = nn.Sequential(*blocks)
-    layers |= {"norm": _norm(before, norm, affine), "relu": nn.ReLU(), "pool": nn.AdaptiveAvgPool2d(1), "flatten": nn.Flatten()}
+    layers |= {
+        "norm": _norm(before, norm, affine),
+        "relu": nn.ReLU(),
+        "pool": nn.AdaptiveAvgPool2d(1),
+        "flatten": nn.Flatten(),
+    }
     layers["head"] = nn.Linear(before, classes)
     model = nn.Sequential(layers)
     for module in model.modules():
@@ -86,7 +100,11 @@ class _Block(nn.Module):
         self.conv1 = nn.Conv2d(inputs, units, 3, stride, padding=1, bias=bias)
         self.norm2, self.relu2 = _norm(units, norm, affine), nn.ReLU()
         self.conv2 = nn.Conv2d(units, units, 3, padding=1, bias=bias)
-        self.shortcut = nn.Conv2d(inputs, units, 1, stride, bias=bias) if (inputs, stride) != (units, 1) else None
+        self.shortcut = (
+            nn.Conv2d(inputs, units, 1, stride, bias=bias)
+            if (inputs, stride) != (units, 1)
+            else None
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         a = self.relu1(self.norm1(x))

@@ -40,8 +40,16 @@ def compare_figure(records: Mapping[str, Record], path: Path) -> list[Path]:
             axes[n].set_xticks(ticks, [t + 1 for t in ticks])
             axes[n].set_yticks(ticks, [t + 1 for t in ticks])
             figure.colorbar(image, ax=axes[n], fraction=0.046, label="accuracy (%)")
-            means = values.mean(axis=1, where=np.tri(size, dtype=bool))  # NaN, and not drawn, where some task was not measured
-            axes[-1].plot(range(1, size + 1), means, "o-", color=COLOURS[n % len(COLOURS)], markersize=3, label=name)
+            # NaN, and not drawn, where some task was not measured
+            means = values.mean(axis=1, where=np.tri(size, dtype=bool))
+            axes[-1].plot(
+                range(1, size + 1),
+                means,
+                "o-",
+                color=COLOURS[n % len(COLOURS)],
+                markersize=3,
+                label=name,
+            )
         axes[-1].xaxis.get_major_locator().set_params(integer=True)
         axes[-1].set(xlabel="tasks learned", ylabel="mean accuracy over them (%)", ylim=(0, 102))
         axes[-1].legend(frameon=False)
@@ -53,7 +61,14 @@ def bars(rows: Mapping[str, tuple[float, float, float]], label: str, path: Path)
     with _drawing(1, path, width=6.0) as (_, axes, written):
         names = list(rows)[::-1]
         middle, low, high = (np.array([rows[name][i] for name in names]) for i in range(3))
-        axes[0].barh(names, middle, xerr=(middle - low, high - middle), color=COLOURS[0], ecolor=COLOURS[-1], height=0.6)
+        axes[0].barh(
+            names,
+            middle,
+            xerr=(middle - low, high - middle),
+            color=COLOURS[0],
+            ecolor=COLOURS[-1],
+            height=0.6,
+        )
         axes[0].axvline(1, color=COLOURS[-1], linewidth=0.8)
         axes[0].set_xlabel(label)
     return written
@@ -83,14 +98,21 @@ def lines(
         for axis, words, (title, curves) in zip(axes, labels, panels.items(), strict=False):
             for n, (name, points) in enumerate(curves.items()):
                 axis.plot(
-                    *zip(*points, strict=True), mark, color=COLOURS[n % len(COLOURS)], markersize=3, linewidth=1.2, label=name
+                    *zip(*points, strict=True),
+                    mark,
+                    color=COLOURS[n % len(COLOURS)],
+                    markersize=3,
+                    linewidth=1.2,
+                    label=name,
                 )
             axis.set(title=title, xlabel=words, ylabel=up, xscale="log" if log else "linear")
         axes[0].legend(frameon=False)
     return written
 
 
-def matrices(panels: Mapping[str, Sequence[Sequence[float | None]]], label: str, path: Path, *, across: int) -> list[Path]:
+def matrices(
+    panels: Mapping[str, Sequence[Sequence[float | None]]], label: str, path: Path, *, across: int
+) -> list[Path]:
     """One square picture for every name, of values in [-1, 1]; what is None stays white. Written as PNG and SVG."""
     with _drawing(len(panels), path, width=2.4, across=across) as (figure, axes, written):
         for axis, (title, rows) in zip(axes, panels.items(), strict=False):
@@ -112,24 +134,35 @@ def points(
 ) -> list[Path]:
     """One panel for every title, with one named point (x, y) for every name, x on a logarithmic scale; written as PNG and SVG.
 
-    Names stand in a column beside the panel, in the order of the points' heights and never one over another.
+    Names stand in a column beside the panel, in the order of the points' heights and never one over
+    another.
 
     Args:
         panels: title -> name -> place.
         label: of the x-axes.
         up: of the y-axes.
         path: without ending.
-        kinds: name -> what kind of point it is; every kind has a marker of its own, and is explained.
+        kinds: name -> what kind of point it is; every kind has a marker of its own, and is
+            explained.
     """
     from matplotlib.ticker import LogLocator
 
     kinds = kinds or {}
     marks = dict(zip(dict.fromkeys(kinds.values()), MARKS, strict=False))
-    colours = {name: COLOURS[n % len(COLOURS)] for n, name in enumerate(dict.fromkeys(n for p in panels.values() for n in p))}
-    with _drawing(len(panels), path, width=5.6, across=min(2, len(panels)), height=3.6) as (figure, axes, written):
+    colours = {
+        name: COLOURS[n % len(COLOURS)]
+        for n, name in enumerate(dict.fromkeys(n for p in panels.values() for n in p))
+    }
+    with _drawing(len(panels), path, width=5.6, across=min(2, len(panels)), height=3.6) as (
+        figure,
+        axes,
+        written,
+    ):
         for axis, (title, places) in zip(axes, panels.items(), strict=False):
             for name, place in places.items():
-                axis.plot(*place, marks.get(kinds.get(name, ""), "o"), color=colours[name], markersize=4.5)
+                axis.plot(
+                    *place, marks.get(kinds.get(name, ""), "o"), color=colours[name], markersize=4.5
+                )
             axis.set(title=title, xlabel=label, ylabel=up, xscale="log")
             axis.xaxis.set_minor_locator(LogLocator(subs=(2, 5)))
             axis.xaxis.set_major_formatter("{x:g}")
@@ -138,11 +171,15 @@ def points(
         for kind, mark in marks.items():
             axes[0].plot([], [], mark, color=COLOURS[-1], markersize=4.5, label=kind)
         if marks:
-            figure.legend(frameon=False, loc="upper center", bbox_to_anchor=(0.5, 0.0), ncol=len(marks))
+            figure.legend(
+                frameon=False, loc="upper center", bbox_to_anchor=(0.5, 0.0), ncol=len(marks)
+            )
     return written
 
 
-def _name_beside(axis: Any, places: Mapping[str, tuple[float, float]], colours: Mapping[str, str]) -> None:
+def _name_beside(
+    axis: Any, places: Mapping[str, tuple[float, float]], colours: Mapping[str, str]
+) -> None:
     """Names at even distances on the right, each with a thin line to its point."""
     order = sorted(places, key=lambda name: places[name][1])
     for height, name in zip(np.linspace(0.0, 1.0, max(2, len(order))), order, strict=False):
@@ -154,14 +191,24 @@ def _name_beside(axis: Any, places: Mapping[str, tuple[float, float]], colours: 
             fontsize=6.5,
             verticalalignment="center",
             color=colours[name],
-            arrowprops={"arrowstyle": "-", "linewidth": 0.4, "color": colours[name], "relpos": (0, 0.5), "shrinkB": 3},
+            arrowprops={
+                "arrowstyle": "-",
+                "linewidth": 0.4,
+                "color": colours[name],
+                "relpos": (0, 0.5),
+                "shrinkB": 3,
+            },
             annotation_clip=False,
         )
 
 
 @contextmanager
 def _drawing(
-    panels: int, path: Path, width: float = 3.4, across: int | None = None, height: float | None = None
+    panels: int,
+    path: Path,
+    width: float = 3.4,
+    across: int | None = None,
+    height: float | None = None,
 ) -> Iterator[tuple[Any, Any, list[Path]]]:
     """A figure with panels side by side, `across` of them in a row, in the style; written with both endings when it is drawn."""
     import matplotlib
@@ -182,5 +229,7 @@ def _drawing(
         for file in written:
             with whole_file(file) as aside:
                 kind = file.suffix.removeprefix(".")
-                figure.savefig(aside, format=kind, metadata={"Date": None} if kind == "svg" else None)
+                figure.savefig(
+                    aside, format=kind, metadata={"Date": None} if kind == "svg" else None
+                )
         plt.close(figure)

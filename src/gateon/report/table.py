@@ -49,12 +49,22 @@ def markdown(table: Mapping[str, Mapping[str, tuple[float, float]]], seeds: int)
     lines.append("|---" * (len(names) + 2) + "|")
     for method, row in table.items():
         cells = [percent(row.get(name), seeds) for name in names]
-        lines.append("| " + " | ".join([printable(method).replace("|", "\\|"), *cells, f"{row['seconds'][0]:.0f}"]) + " |")
-    spread = f"Percent, mean ± standard deviation of {seeds} seeds" if seeds > 1 else "Percent, one seed"
+        lines.append(
+            "| "
+            + " | ".join(
+                [printable(method).replace("|", "\\|"), *cells, f"{row['seconds'][0]:.0f}"]
+            )
+            + " |"
+        )
+    spread = (
+        f"Percent, mean ± standard deviation of {seeds} seeds" if seeds > 1 else "Percent, one seed"
+    )
     return "\n".join([*lines, "", f"{spread}; seconds to train."])
 
 
-def write_comparison(records: Mapping[str, Sequence[Record]], asked: Mapping[str, Any], out: Path) -> None:
+def write_comparison(
+    records: Mapping[str, Sequence[Record]], asked: Mapping[str, Any], out: Path
+) -> None:
     """The table of a comparison as compare.md and compare.json in a directory.
 
     Args:
@@ -63,9 +73,15 @@ def write_comparison(records: Mapping[str, Sequence[Record]], asked: Mapping[str
         out: the directory.
     """
     table, seeds = summarise(records), max(len(runs) for runs in records.values())
-    named = {method: {name: {"mean": m, "spread": s} for name, (m, s) in row.items()} for method, row in table.items()}
+    named = {
+        method: {name: {"mean": m, "spread": s} for name, (m, s) in row.items()}
+        for method, row in table.items()
+    }
     content = {"specification": asked, "seeds": seeds, "methods": named}
-    for name, text in {"compare.md": markdown(table, seeds), "compare.json": json.dumps(content, indent=1)}.items():
+    for name, text in {
+        "compare.md": markdown(table, seeds),
+        "compare.json": json.dumps(content, indent=1),
+    }.items():
         with whole_file(out / name) as aside:
             aside.write_text(text + "\n", encoding="utf-8")
 

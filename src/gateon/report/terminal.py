@@ -40,7 +40,8 @@ class Lines:
         known = [a for a in accuracies if a is not None]
         done, rate = sum(self.steps[: task + 1]), self.steps[task] / max(seconds, 1e-9)
         left = (time.monotonic() - self.start) / max(done - self.at, 1) * (sum(self.steps) - done)
-        loss = "" if self.loss is None else f"loss {self.loss:.3f}, "  # a run that goes on after a task's last step saw none
+        # a run that goes on after a task's last step saw none
+        loss = "" if self.loss is None else f"loss {self.loss:.3f}, "
         print(
             f"  task {task + 1}/{len(self.steps)} {printable(name)}: {loss}accuracy {100 * known[-1]:.2f}, "
             f"mean of {len(known)} so far {100 * sum(known) / len(known):.2f}, "
@@ -64,8 +65,14 @@ class Live:
         self.steps, self.at, self.accuracy = steps, at, ""
         self.shown, self.begun = 0.0, time.monotonic()
         with suppress(OSError):
-            self.console.print(heading(name, steps, at), markup=False, highlight=False, soft_wrap=True)
-        columns = (TextColumn("{task.description}", markup=False), BarColumn(bar_width=6), TimeRemainingColumn(compact=True))
+            self.console.print(
+                heading(name, steps, at), markup=False, highlight=False, soft_wrap=True
+            )
+        columns = (
+            TextColumn("{task.description}", markup=False),
+            BarColumn(bar_width=6),
+            TimeRemainingColumn(compact=True),
+        )
         self.bar = Bar(*columns, console=self.console, transient=True)
         self.id = self.bar.add_task("task 1", total=sum(steps), completed=at)
         with suppress(OSError):
@@ -152,7 +159,8 @@ def table(summary: Mapping[str, Mapping[str, tuple[float, float]]], seeds: int) 
     """The figures of several methods, within 80 columns."""
     names = [name for name in COLUMNS if any(name in row for row in summary.values())]
     if seeds > 1 and len(names) == len(COLUMNS):
-        names.remove("immediate_accuracy")  # continual plus forgetting: there is no room for all with their spread
+        # continual plus forgetting: there is no room for all with their spread
+        names.remove("immediate_accuracy")
     shown = Table("method", box=None, padding=(0, 1 if seeds > 1 else 2, 0, 0))
     for title in (*(COLUMNS[name] for name in names), "seconds"):
         shown.add_column(title, justify="right")

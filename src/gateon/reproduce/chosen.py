@@ -1,7 +1,8 @@
 """Settings of every method that measured best on validation data: written by benchmarks/search_methods.py, not by hand.
 
-The trials are in results/search-methods/record.json: as many for every method, each on the first three tasks of two streams. What
-is chosen on permuted digits holds for rotated and shuffled ones too.
+The trials are in results/search-methods/record.json: as many for every method, each on the first
+three tasks of two streams. What is chosen on permuted digits holds for rotated and shuffled ones
+too.
 """
 
 from __future__ import annotations

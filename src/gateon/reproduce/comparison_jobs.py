@@ -18,14 +18,22 @@ DIGITS: Fields = {"data": "mnist-5k", "batch": 100}
 SCALES = {
     "quick": Scale({**DIGITS, "tasks": 5, "hidden": (300, 300), "steps": 60}, seeds=1),
     "cpu": Scale(COMPARED, seeds=3, alone=1),
-    "paper": Scale({"data": "mnist", "tasks": 10, "hidden": (2000, 2000), "steps": 250, "batch": 1000}, seeds=3),
+    "paper": Scale(
+        {"data": "mnist", "tasks": 10, "hidden": (2000, 2000), "steps": 250, "batch": 1000}, seeds=3
+    ),
 }
 
 
 def _row(label: str, method: str, paper: str = "", **fields: Any) -> Row:
     """A method with the settings chosen for it on every stream."""
     found = CHOSEN.get(method, {})
-    return Row(label, {"method": method, **fields}, paper, ("best",), where={s: found.get(kin, {}) for s, kin in KIN.items()})
+    return Row(
+        label,
+        {"method": method, **fields},
+        paper,
+        ("best",),
+        where={s: found.get(kin, {}) for s, kin in KIN.items()},
+    )
 
 
 OTHERS = (
@@ -47,48 +55,102 @@ OTHERS = (
     _row("Finetune", "finetune"),
 )
 
-# Protocols of the publications, as far as they are known; an epoch is 55,000 images here, since 5,000 are held out.
-WIDE: Fields = {"hidden": (2000, 2000), "norm": "none", "schedule": "constant", "label_smoothing": 0.0, "batch": 256}
+# Protocols of the publications, as far as they are known; an epoch is 55,000 images here, since
+# 5,000 are held out.
+WIDE: Fields = {
+    "hidden": (2000, 2000),
+    "norm": "none",
+    "schedule": "constant",
+    "label_smoothing": 0.0,
+    "batch": 256,
+}
 LONG: Fields = {**WIDE, "steps": 4280}  # 20 epochs
-SI: Fields = {**LONG, "lr": 1e-3, "strength": 0.1, "settings": "damping=0.1", "keep_optimizer": True}
+SI: Fields = {
+    **LONG,
+    "lr": 1e-3,
+    "strength": 0.1,
+    "settings": "damping=0.1",
+    "keep_optimizer": True,
+}
 GATED: Fields = {**LONG, "lr": 1e-3, "settings": "off=0.8", "input_dropout": 0.2, "dropout": 0.5}
 DENDRITES: Fields = {**WIDE, "lr": 5e-4}
 HEADS: Fields = {**WIDE, "heads": "per-task", "input_dropout": 0.2, "dropout": 0.5, "batch": 64}
-HAT: Fields = {**HEADS, "optimizer": "plain", "lr": 0.05, "steps": 171800, "settings": "steps=859"}  # 200 epochs
+# 200 epochs
+HAT: Fields = {
+    **HEADS,
+    "optimizer": "plain",
+    "lr": 0.05,
+    "steps": 171800,
+    "settings": "steps=859",
+}
 TINY: Fields = {"hidden": (60, 60), "steps": 30, "batch": 50}
 NARROWER: Fields = {"hidden": (1000, 1000)}
 SMALL: Fields = {"hidden": (100, 100)}
 SHORT: Fields = {"steps": 1000, "lr": 5e-4, "batch": 256, "keep_optimizer": False}
 
 
-def _native(label: str, method: str, fields: Fields, smaller: Fields, smallest: Fields = TINY) -> Row:
+def _native(
+    label: str, method: str, fields: Fields, smaller: Fields, smallest: Fields = TINY
+) -> Row:
     return Row(label, {"method": method, **fields}, where={"cpu": smaller, "quick": smallest})
 
 
-# XdG, which trains in sub-networks, and active dendrites have the published size and length at scale cpu too.
+# XdG, which trains in sub-networks, and active dendrites have the published size and length at
+# scale cpu too.
 NATIVE = (
     _native("SI", "si", SI, NARROWER),
     _native(
         "EWC",
         "ewc",
-        {**WIDE, **NARROWER, "lr": 1e-4, "batch": 128, "steps": 5000, "strength": 100.0, "keep_optimizer": True},
+        {
+            **WIDE,
+            **NARROWER,
+            "lr": 1e-4,
+            "batch": 128,
+            "steps": 5000,
+            "strength": 100.0,
+            "keep_optimizer": True,
+        },
         SHORT,
     ),
     _native("XdG", "xdg", GATED, {}),
-    _native("XdG + SI", "xdg+si", {**GATED, "strength": 0.035, "settings": "off=0.8,damping=0.01"}, {}),
-    _native("Active dendrites", "dendrites", {**DENDRITES, "hidden": (2048, 2048), "steps": 642}, {}),
+    _native(
+        "XdG + SI", "xdg+si", {**GATED, "strength": 0.035, "settings": "off=0.8,damping=0.01"}, {}
+    ),
+    _native(
+        "Active dendrites", "dendrites", {**DENDRITES, "hidden": (2048, 2048), "steps": 642}, {}
+    ),
     _native(
         "Active dendrites + SI",
         "dendrites+si",
-        {**DENDRITES, "steps": 4280, "strength": 0.1, "settings": "damping=0.1", "keep_optimizer": True},
+        {
+            **DENDRITES,
+            "steps": 4280,
+            "strength": 0.1,
+            "settings": "damping=0.1",
+            "keep_optimizer": True,
+        },
         {"hidden": (512, 512), "steps": 1000, "strength": 3.0},
     ),
     _native("HAT", "hat", HAT, {**NARROWER, "steps": 2000, "lr": 0.3, "settings": "steps=500"}),
-    _native("RMN", "rmn", {**WIDE, **SMALL, "norm": "context", "heads": "per-task", "lr": 1e-3, "steps": 10700}, {"steps": 2140}),
+    _native(
+        "RMN",
+        "rmn",
+        {**WIDE, **SMALL, "norm": "context", "heads": "per-task", "lr": 1e-3, "steps": 10700},
+        {"steps": 2140},
+    ),
     _native(
         "OGD",
         "ogd",
-        {**WIDE, **SMALL, "optimizer": "plain", "lr": 1e-3, "batch": 32, "steps": 8590, "memory": 100},
+        {
+            **WIDE,
+            **SMALL,
+            "optimizer": "plain",
+            "lr": 1e-3,
+            "batch": 32,
+            "steps": 8590,
+            "memory": 100,
+        },
         {"steps": 1718, "lr": 5e-3},
     ),
 )
@@ -111,7 +173,12 @@ MATCHED = (
     "Seconds are those of one core, at scale cpu often beside other work on the other one: orders of magnitude. There those of EWC "
     "and OGD are without what they do at the end of a task.",
 )
-ROWS = (_row("n-GateON", "n-gateon"), _row("p-GateON", "p-gateon"), *OTHERS, _row("Isolated", "isolated"))
+ROWS = (
+    _row("n-GateON", "n-gateon"),
+    _row("p-GateON", "p-gateon"),
+    *OTHERS,
+    _row("Isolated", "isolated"),
+)
 FEW = ("n-GateON", "p-GateON", "EWC", "SI", "XdG + SI", "RMN", "HAT", "Finetune", "Isolated")
 
 COMPARISON = (
@@ -137,7 +204,9 @@ COMPARISON = (
         {PERMUTED: {}},
         {
             "quick": SCALES["quick"],
-            "cpu": Scale({**COMPARED, "hidden": (2000, 2000), "batch": 256, "evaluate": 5}, alone=1),
+            "cpu": Scale(
+                {**COMPARED, "hidden": (2000, 2000), "batch": 256, "evaluate": 5}, alone=1
+            ),
             "paper": SCALES["paper"],
         },
         columns={"best": PRESETS["best"]},
@@ -156,7 +225,13 @@ COMPARISON = (
             "paper": Scale({"data": "mnist", "tasks": 10}, seeds=3),
         },
         columns={"native": {"preset": "paper"}},
-        measures=("continual_accuracy", "final_accuracy", "immediate_accuracy", "forgetting_rate", "seconds"),
+        measures=(
+            "continual_accuracy",
+            "final_accuracy",
+            "immediate_accuracy",
+            "forgetting_rate",
+            "seconds",
+        ),
         paper=PUBLISHED,
         differences=(
             "5,000 of the training images are held out.",

@@ -27,7 +27,13 @@ def write_targets(results: Path, scale: str) -> Path:
     found = found_in(results, scale)
     folder = results / f"targets-{scale}"
     folder.mkdir(parents=True, exist_ok=True)
-    lines = [f"# Targets at scale `{scale}`", "", *_targets(found), "", f"Made by `gateon reproduce targets --scale {scale}`."]
+    lines = [
+        f"# Targets at scale `{scale}`",
+        "",
+        *_targets(found),
+        "",
+        f"Made by `gateon reproduce targets --scale {scale}`.",
+    ]
     rows = [_as_row(claim, found) for claim in TARGETS]
     record = {"name": "targets", "scale": scale, "result": rows, "environment": environment()}
     _write(folder / "record.json", json.dumps(record, indent=1))
@@ -66,7 +72,9 @@ def write_results_page(results: Path, page: Path) -> Path:
     """Every table and figure there is, the claims of the paper, the targets, and the records of searches."""
     found = {scale: found_in(results, scale) for scale in reversed(SCALES)}  # the largest first
     if not any(found.values()):
-        raise ValueError(f"There is no record of gateon reproduce in {results}: make one, such as gateon reproduce table-1.")
+        raise ValueError(
+            f"There is no record of gateon reproduce in {results}: make one, such as gateon reproduce table-1."
+        )
     parts = [
         "# Results",
         "This page is made of the records in `results/` by `gateon reproduce docs`; nothing on it is written by hand.",
@@ -83,7 +91,9 @@ def write_results_page(results: Path, page: Path) -> Path:
             if name in contents:
                 parts.append(_section(table(contents[name]), results / f"{name}-{scale}", page))
     searches = sorted(results.glob("search*/record.json"))
-    parts += [f"## Where settings come from\n\n{REASONS}"] * bool(searches) + [_search(path, page) for path in searches]
+    parts += [f"## Where settings come from\n\n{REASONS}"] * bool(searches) + [
+        _search(path, page) for path in searches
+    ]
     page.parent.mkdir(parents=True, exist_ok=True)
     _write(page, "\n\n".join(parts))
     return page
@@ -93,9 +103,13 @@ def _claims(found: Mapping[str, Found]) -> list[str]:
     lines = ["| the paper says | our figure | scale | verdict |", "|---|---|---|---|"]
     for claim in CLAIMS:
         findings = {scale: claim.check(contents) for scale, contents in found.items()}
-        scale = next((scale for scale, finding in findings.items() if finding.holds is not None), None)
+        scale = next(
+            (scale for scale, finding in findings.items() if finding.holds is not None), None
+        )
         finding = NOT_MEASURED if scale is None else findings[scale]
-        verdict = VERDICT[finding.holds] + (f": {claim.cause}" if claim.cause and finding.holds is False else "")
+        verdict = VERDICT[finding.holds] + (
+            f": {claim.cause}" if claim.cause and finding.holds is False else ""
+        )
         lines.append(f"| {claim.text} | {finding.figure} | {scale or '-'} | {verdict} |")
     return lines
 
@@ -104,7 +118,9 @@ def _targets(found: Found) -> list[str]:
     lines = ["| | the paper | at least | ours | |", "|---|---|---|---|---|"]
     for row in (_as_row(claim, found) for claim in TARGETS):
         met = f"{row['met']}: {row['cause']}" if row["cause"] else row["met"]
-        lines.append(f"| {row['target']} | {row['paper']} | {row['wanted']} | {row['ours']} | {met} |")
+        lines.append(
+            f"| {row['target']} | {row['paper']} | {row['wanted']} | {row['ours']} | {met} |"
+        )
     return lines
 
 
@@ -135,12 +151,20 @@ def _search(path: Path, page: Path) -> str:
         rows: list[dict[str, Any]] = list(record["result"])
         names = list(dict.fromkeys(name for row in rows for name in row if name != "commit"))
     except (ValueError, KeyError, TypeError, AttributeError) as reason:
-        raise ValueError(f"{path} is no record of a search, or a damaged one: move it away.") from reason
+        raise ValueError(
+            f"{path} is no record of a search, or a damaged one: move it away."
+        ) from reason
     lines = ["| " + " | ".join(names) + " |", "|---" * len(names) + "|"]
     lines += ["| " + " | ".join(_cell(row.get(name)) for name in names) + " |" for row in rows]
     away = Path(os.path.relpath(path, page.parent)).as_posix()
     made = f"Made by `{record['command']}`. " if record.get("command") else ""
-    return "\n\n".join([f"### {record.get('title') or path.parent.name}", "\n".join(lines), f"{made}[Record]({away})."])
+    return "\n\n".join(
+        [
+            f"### {record.get('title') or path.parent.name}",
+            "\n".join(lines),
+            f"{made}[Record]({away}).",
+        ]
+    )
 
 
 def _cell(value: Any) -> str:

@@ -9,7 +9,17 @@ from typing import Any
 from ..report.figures import lines, matrices, points
 from .show import entry_of, value
 
-__all__ = ["availability", "contexts", "correlation", "cost", "detection", "epsilon", "missed", "relevance", "task_locked"]
+__all__ = [
+    "availability",
+    "contexts",
+    "correlation",
+    "cost",
+    "detection",
+    "epsilon",
+    "missed",
+    "relevance",
+    "task_locked",
+]
 
 Content = Mapping[str, Any]
 Curves = dict[str, list[tuple[float, float]]]
@@ -17,7 +27,10 @@ Curves = dict[str, list[tuple[float, float]]]
 
 def epsilon(content: Content, path: Path) -> list[Path]:
     """Immediate accuracy of every task, a line for every row."""
-    panels = {f"{_title(s)}: accuracy right after learning (%)": _courses(content, s, "immediate") for s in content["streams"]}
+    panels = {
+        f"{_title(s)}: accuracy right after learning (%)": _courses(content, s, "immediate")
+        for s in content["streams"]
+    }
     return lines(_drawn(panels), "task", path, log=False)
 
 
@@ -29,7 +42,9 @@ def relevance(content: Content, path: Path) -> list[Path]:
         ("task_locked", "task-locked accuracy (%)", 100),
         ("continual", "continual accuracy (%)", 100),
     ):
-        panels |= {f"{_title(s)}: {what}": _courses(content, s, name, factor) for s in content["streams"]}
+        panels |= {
+            f"{_title(s)}: {what}": _courses(content, s, name, factor) for s in content["streams"]
+        }
     kept = _drawn(panels)
     labels = ["step within a task" if "locked" in title else "task" for title in kept]
     return lines(kept, labels, path, log=False, across=max(1, len(kept) // 3))
@@ -37,19 +52,28 @@ def relevance(content: Content, path: Path) -> list[Path]:
 
 def task_locked(content: Content, path: Path) -> list[Path]:
     """Mean accuracy on a task while it is learned, a panel for every stream."""
-    panels = {f"{_title(s)}: task-locked accuracy (%)": _courses(content, s, "task_locked") for s in content["streams"]}
+    panels = {
+        f"{_title(s)}: task-locked accuracy (%)": _courses(content, s, "task_locked")
+        for s in content["streams"]
+    }
     return lines(_drawn(panels), "step within a task", path, log=False)
 
 
 def contexts(content: Content, path: Path) -> list[Path]:
     """Contexts found against tasks presented, a panel for every stream."""
-    panels = {f"{_title(s)}: contexts found": _courses(content, s, "contexts", 1) for s in content["streams"]}
+    panels = {
+        f"{_title(s)}: contexts found": _courses(content, s, "contexts", 1)
+        for s in content["streams"]
+    }
     return lines(_drawn(panels), "tasks presented", path, log=False)
 
 
 def missed(content: Content, path: Path) -> list[Path]:
     """The share of switches missed so far, a line for every row."""
-    panels = {f"{_title(s)}: switches missed (%)": _courses(content, s, "missed") for s in content["streams"]}
+    panels = {
+        f"{_title(s)}: switches missed (%)": _courses(content, s, "missed")
+        for s in content["streams"]
+    }
     return lines(_drawn(panels), "switch", path, log=False)
 
 
@@ -62,9 +86,17 @@ def detection(content: Content, path: Path) -> list[Path]:
             entry = entry_of(content, row, column, content["streams"][0])
             share = None if entry is None else entry["measures"].get(name, {}).get("mean")
             if share is not None:
-                curves.setdefault(column, []).append((float(row), 100 * (1 - share if name == "missed" else share)))
-    what = "found to be another task (%)" if name == "missed" else "the first task's context is reactivated (%)"
-    return lines({what: curves}, "difference of angles (degrees)", path, log=False) if curves else []
+                curves.setdefault(column, []).append(
+                    (float(row), 100 * (1 - share if name == "missed" else share))
+                )
+    what = (
+        "found to be another task (%)"
+        if name == "missed"
+        else "the first task's context is reactivated (%)"
+    )
+    return (
+        lines({what: curves}, "difference of angles (degrees)", path, log=False) if curves else []
+    )
 
 
 def correlation(content: Content, path: Path) -> list[Path]:
@@ -83,7 +115,10 @@ def availability(content: Content, path: Path) -> list[Path]:
     """Activity, gates and availability over three tasks, of the units that are selective for the second or third, and of all."""
     found = content["entries"][0]["found"][0]
     panels = {
-        quantity: {name: list(zip(found["step"], course, strict=True)) for name, course in found["courses"][quantity].items()}
+        quantity: {
+            name: list(zip(found["step"], course, strict=True))
+            for name, course in found["courses"][quantity].items()
+        }
         for quantity in found["courses"]
     }
     return lines(panels, "step", path, log=False)
@@ -95,10 +130,16 @@ def cost(content: Content, path: Path) -> list[Path]:
     panels: dict[str, dict[str, tuple[float, float]]] = {}
     for stream in content["streams"]:
         for row in content["rows"]:
-            accuracy, seconds = (value(content, row, stream, name) for name in ("continual_accuracy", "seconds"))
+            accuracy, seconds = (
+                value(content, row, stream, name) for name in ("continual_accuracy", "seconds")
+            )
             if accuracy is not None and seconds is not None:
                 panels.setdefault(_title(stream), {})[row] = (max(seconds, 1e-3), 100 * accuracy)
-    return points(panels, "seconds to train", "continual accuracy (%)", path, kinds=kinds) if panels else []
+    return (
+        points(panels, "seconds to train", "continual accuracy (%)", path, kinds=kinds)
+        if panels
+        else []
+    )
 
 
 def _needs(entry: Mapping[str, Any]) -> str:

@@ -14,7 +14,19 @@ from .jobs import JOBS
 from .make import read
 from .show import entry_of, value
 
-__all__ = ["Check", "Finding", "Found", "above", "all_of", "at_least", "best_row", "fall", "found_in", "leads", "ordered"]
+__all__ = [
+    "Check",
+    "Finding",
+    "Found",
+    "above",
+    "all_of",
+    "at_least",
+    "best_row",
+    "fall",
+    "found_in",
+    "leads",
+    "ordered",
+]
 
 Found = Mapping[str, Mapping[str, Any]]  # job -> content of its record at one scale
 GATEON = ("n-GateON", "p-GateON")
@@ -39,16 +51,25 @@ def found_in(results: Path, scale: str) -> dict[str, Mapping[str, Any]]:
 
 
 def number(
-    found: Found, job: str, row: str, stream: str, measure: str = "continual_accuracy", column: str = "best"
+    found: Found,
+    job: str,
+    row: str,
+    stream: str,
+    measure: str = "continual_accuracy",
+    column: str = "best",
 ) -> float | None:
     """One mean, in percent."""
     share = value(found[job], row, stream, measure, column) if job in found else None
     return None if share is None else 100 * share
 
 
-def best_row(found: Found, job: str, stream: str, column: str = "best", rows: Sequence[str] = GATEON) -> str | None:
+def best_row(
+    found: Found, job: str, stream: str, column: str = "best", rows: Sequence[str] = GATEON
+) -> str | None:
     """The row with the highest continual accuracy."""
-    known = {row: n for row in rows if (n := number(found, job, row, stream, column=column)) is not None}
+    known = {
+        row: n for row in rows if (n := number(found, job, row, stream, column=column)) is not None
+    }
     return max(known, key=lambda row: known[row]) if known else None
 
 
@@ -78,13 +99,26 @@ def at_least(
 
 
 def above(
-    job: str, pairs: Sequence[tuple[str, str]], measure: str, wanted: float, *, column: str = "best", below: bool = False
+    job: str,
+    pairs: Sequence[tuple[str, str]],
+    measure: str,
+    wanted: float,
+    *,
+    column: str = "best",
+    below: bool = False,
 ) -> Check:
     """A measure exceeds a number (or stays below it) for every (row, stream)."""
 
     def check(found: Found) -> Finding:
-        known = {p: n for p in pairs if (n := number(found, job, p[0], p[1], measure, column)) is not None}
-        shown = ", ".join(f"{row} on {_short(stream)} {round(n, 2) + 0.0:.2f}" for (row, stream), n in known.items())
+        known = {
+            p: n
+            for p in pairs
+            if (n := number(found, job, p[0], p[1], measure, column)) is not None
+        }
+        shown = ", ".join(
+            f"{row} on {_short(stream)} {round(n, 2) + 0.0:.2f}"
+            for (row, stream), n in known.items()
+        )
         if len(known) < len(pairs):
             return Finding(shown or "-", None)
         return Finding(shown, all((n < wanted) if below else n > wanted for n in known.values()))
@@ -92,7 +126,13 @@ def above(
     return check
 
 
-def ordered(job: str, stream: str, rows: Sequence[str], measure: str = "continual_accuracy", column: str = "best") -> Check:
+def ordered(
+    job: str,
+    stream: str,
+    rows: Sequence[str],
+    measure: str = "continual_accuracy",
+    column: str = "best",
+) -> Check:
     """The rows are in rising order of a measure; if some were run narrow, all are taken at that size."""
 
     def check(found: Found) -> Finding:
@@ -105,7 +145,10 @@ def ordered(job: str, stream: str, rows: Sequence[str], measure: str = "continua
             known = [n for n in numbers if n is not None]
             if len(known) == len(rows) and len(sizes) == 1:
                 holds = all(a < b for a, b in pairwise(known))
-                shown = [f"{label} {round(n, 2) + 0.0:.2f}" for label, n in zip(labels, known, strict=True)]
+                shown = [
+                    f"{label} {round(n, 2) + 0.0:.2f}"
+                    for label, n in zip(labels, known, strict=True)
+                ]
                 return Finding((" < " if holds else ", ").join(shown), holds)
         return NOT_MEASURED
 
@@ -119,7 +162,9 @@ def leads(job: str, stream: str, row: str, other: str, least: float, column: str
         ours, theirs = (number(found, job, one, stream, column=column) for one in (row, other))
         if ours is None or theirs is None:
             return NOT_MEASURED
-        return Finding(f"{ours - theirs:+.2f} ({ours:.2f} against {theirs:.2f})", ours - theirs >= least)
+        return Finding(
+            f"{ours - theirs:+.2f} ({ours:.2f} against {theirs:.2f})", ours - theirs >= least
+        )
 
     return check
 
@@ -141,7 +186,9 @@ def all_of(*checks: Check) -> Check:
         findings = [one(found) for one in checks]
         verdicts = [finding.holds for finding in findings]
         holds = False if False in verdicts else None if None in verdicts else True
-        return Finding("; ".join(dict.fromkeys(f.figure for f in findings if f.figure != "-")) or "-", holds)
+        return Finding(
+            "; ".join(dict.fromkeys(f.figure for f in findings if f.figure != "-")) or "-", holds
+        )
 
     return check
 

@@ -19,25 +19,31 @@ __all__ = ["selective_units"]
 SELECTIVE = 0.1  # share of the units that count as selective for a task
 
 
-def selective_units(specification: Specification, progress: Progress | None = None) -> dict[str, Any]:
+def selective_units(
+    specification: Specification, progress: Progress | None = None
+) -> dict[str, Any]:
     """Activity, gain and availability at every step: mean of all hidden units, and of those selective for one of the later tasks.
 
-    A unit's selectivity for a task is its mean activity in it minus its largest mean activity in another task; the most selective
-    tenth is taken.
+    A unit's selectivity for a task is its mean activity in it minus its largest mean activity in
+    another task; the most selective tenth is taken.
     """
     stream = specification.make_stream()
     learner = specification.make_learner(stream)
     assert isinstance(learner, Learner)
     learner.compact = False  # every unit is looked at in every task
     if progress is not None:
-        progress.begin(f"{stream.name} {learner.method.name}", [specification.steps] * len(stream), 0)
+        progress.begin(
+            f"{stream.name} {learner.method.name}", [specification.steps] * len(stream), 0
+        )
     activity: list[Tensor] = []
     courses: dict[str, list[Tensor]] = {"activity": [], "gain": [], "availability": []}
     seen = _watch(learner.model, activity)
     draw = np.random.default_rng(specification.seed)
     for k, task in enumerate(stream):
         for step in range(specification.steps):
-            rows = torch.from_numpy(draw.choice(len(task.train), specification.batch, replace=False))
+            rows = torch.from_numpy(
+                draw.choice(len(task.train), specification.batch, replace=False)
+            )
             activity.clear()
             loss = learner.observe(task.train.x[rows], task.train.y[rows], context=k).loss
             if progress is not None:
@@ -46,14 +52,19 @@ def selective_units(specification: Specification, progress: Progress | None = No
             assert gates is not None and isinstance(method, GateON) and method.handle is not None
             courses["activity"].append(torch.cat(activity))
             courses["gain"].append(torch.cat(list(gates.gain(k).values())).flatten())
-            courses["availability"].append(torch.cat([method.handle.availability[site] for site in gates.gain(k)]).clone())
+            courses["availability"].append(
+                torch.cat([method.handle.availability[site] for site in gates.gain(k)]).clone()
+            )
     for hook in seen:
         hook.remove()
     if progress is not None:
         progress.end()
     tables = {name: torch.stack(rows).detach().cpu().numpy() for name, rows in courses.items()}
     groups = {"all": slice(None)} | _most_selective(tables["activity"], len(stream))
-    mean = {q: {g: np.round(t[:, units].mean(axis=1), 5).tolist() for g, units in groups.items()} for q, t in tables.items()}
+    mean = {
+        q: {g: np.round(t[:, units].mean(axis=1), 5).tolist() for g, units in groups.items()}
+        for q, t in tables.items()
+    }
     return {"step": list(range(1, len(courses["gain"]) + 1)), "tasks": len(stream), "courses": mean}
 
 
@@ -69,7 +80,8 @@ def _watch(model: nn.Module, into: list[Tensor]) -> list[Any]:
 
 
 def _most_selective(activity: Any, tasks: int) -> dict[str, Any]:
-    each = np.stack([part.mean(axis=0) for part in np.array_split(activity, tasks)])  # (tasks, units)
+    # (tasks, units)
+    each = np.stack([part.mean(axis=0) for part in np.array_split(activity, tasks)])
     count = max(1, round(SELECTIVE * each.shape[1]))
     groups = {}
     for k in range(1, tasks):

@@ -19,7 +19,18 @@ from ..runs.specification import METHODS, Specification
 from ..streams import Stream, Task
 from .paper import Numbers
 
-__all__ = ["SCALES", "Cell", "Job", "Row", "Scale", "cells", "choose", "differences", "folder_of", "settings"]
+__all__ = [
+    "SCALES",
+    "Cell",
+    "Job",
+    "Row",
+    "Scale",
+    "cells",
+    "choose",
+    "differences",
+    "folder_of",
+    "settings",
+]
 
 Fields = Mapping[str, Any]
 SCALES = {
@@ -27,7 +38,13 @@ SCALES = {
     "cpu": "hours on two cores, full MNIST",
     "paper": "the paper's sizes and steps, for a GPU",
 }
-LATER = ("steepness", "shared", "rescale", "inherit")  # options that came later: older records do not have them written out
+# options that came later: older records do not have them written out
+LATER = (
+    "steepness",
+    "shared",
+    "rescale",
+    "inherit",
+)
 PRESETS: dict[str, Fields] = {name: {"preset": name} for name in ("paper", "released", "best")}
 
 
@@ -37,14 +54,17 @@ class Row:
 
     Args:
         label: its name.
-        fields: of the `Specification`. A method or an option that does not exist is no error: the paper's number is shown alone.
+        fields: of the `Specification`. A method or an option that does not exist is no error: the
+            paper's number is shown alone.
         paper: its name in the paper's table, where that is another.
         columns: the columns it is run for; all if empty.
         streams: the streams it is run on; all if empty.
         times: how many times as many tasks as the others.
-        where: fields that hold on one stream or at one scale alone, by its name, or on one stream at one scale, as "asc at cpu".
+        where: fields that hold on one stream or at one scale alone, by its name, or on one stream
+            at one scale, as "asc at cpu".
         scales: those it is run at; elsewhere the paper's number is shown alone. All if empty.
-        narrow: "instead": where a scale has a narrower network for it, it is run with that. "as well": it is a row only there.
+        narrow: "instead": where a scale has a narrower network for it, it is run with that. "as
+            well": it is a row only there.
     """
 
     label: str
@@ -66,7 +86,8 @@ class Scale:
         fields: of the `Specification`.
         seeds: how many.
         alone: how many tasks are also learned alone, for the accuracy deviation; None for all.
-        plain: fields of the networks that learn alone, where other settings than the method's are best for them.
+        plain: fields of the networks that learn alone, where other settings than the method's are
+            best for them.
         narrow: fields of rows that cannot leave out units and so would take too long.
         columns: those that are run unless others are asked for; all if empty.
         streams: likewise the streams, each with fields that hold there alone; all if empty.
@@ -95,8 +116,10 @@ class Job:
         measures: what the table shows; none for a figure.
         series: what is kept over tasks or steps, for a figure; see `gateon.reproduce.measures`.
         paper: the numbers to show beside ours.
-        differences: what is done otherwise than in the paper, as sentences; those between scales are found by themselves.
-        look: instead of a run, for what a run does not keep: makes a JSON-able result of one specification.
+        differences: what is done otherwise than in the paper, as sentences; those between scales
+            are found by themselves.
+        look: instead of a run, for what a run does not keep: makes a JSON-able result of one
+            specification.
         draw: makes the figure out of the content of the job's record.
         printed: whose numbers `paper` holds.
     """
@@ -158,8 +181,12 @@ def cells(
     ((2000, 2000), 250)
     """
     size = job.scale(scale)
-    chosen_columns = choose("column", columns, job.columns) or list(size.columns) or list(job.columns)
-    chosen_streams = choose("stream", streams, job.streams) or list(size.streams) or list(job.streams)
+    chosen_columns = (
+        choose("column", columns, job.columns) or list(size.columns) or list(job.columns)
+    )
+    chosen_streams = (
+        choose("stream", streams, job.streams) or list(size.streams) or list(job.streams)
+    )
     here = {row.label: row for row in job.rows if row.narrow != "as well" or size.narrow}
     return [
         Cell(row, column, stream, _specification(job, scale, row, column, stream, changes or {}))
@@ -183,7 +210,9 @@ def choose(what: str, asked: Sequence[str], known: Iterable[str]) -> list[str]:
     for name in asked:
         if name not in names:
             close = get_close_matches(name, names, 1)
-            raise ValueError(f"There is no {what} {name!r}{f', perhaps {close[0]!r}' if close else ''}: choose {', '.join(names)}.")
+            raise ValueError(
+                f"There is no {what} {name!r}{f', perhaps {close[0]!r}' if close else ''}: choose {', '.join(names)}."
+            )
     return list(asked)
 
 
@@ -209,14 +238,21 @@ def differences(job: Job, scale: str) -> list[str]:
         ]
     labels = ", ".join(row.label for row in job.rows if row.narrow)
     for name, value in size.narrow.items() if labels else ():
-        changed.append(f"{name}: {_shown(value)} in the rows {labels}, which would take too long at full size.")
+        changed.append(
+            f"{name}: {_shown(value)} in the rows {labels}, which would take too long at full size."
+        )
     for row in job.rows:
         printed = dict(full.fields) | dict(row.fields)
         for place in (scale, *(f"{stream} at {scale}" for stream in job.streams)):
             if row.where.get(place):
-                parts = (f"{name} {_shown(v)} ({_shown(printed.get(name, 'its default'))})" for name, v in row.where[place].items())
+                parts = (
+                    f"{name} {_shown(v)} ({_shown(printed.get(name, 'its default'))})"
+                    for name, v in row.where[place].items()
+                )
                 where = f" on {place.removesuffix(f' at {scale}')}" if place != scale else ""
-                changed.append(f"{row.label}{where}: {', '.join(parts)}; in brackets what scale paper has.")
+                changed.append(
+                    f"{row.label}{where}: {', '.join(parts)}; in brackets what scale paper has."
+                )
     if size.alone is not None and job.measures and "accuracy_deviation" in job.measures:
         first = f"networks that learned one of the first {size.alone} tasks each"
         apart = any(row.fields.get("method") == "isolated" for row in job.rows)
@@ -235,9 +271,17 @@ def settings(specification: Specification) -> dict[str, Any]:
     An option that is added later leaves them as they are; a preset that changes does not.
     """
     default = Specification(specification.stream).to_dict()
-    asked = {name: value for name, value in specification.to_dict().items() if name != "seed" and value != default[name]}
+    asked = {
+        name: value
+        for name, value in specification.to_dict().items()
+        if name != "seed" and value != default[name]
+    }
     method, everything = _made_of(replace(specification, seed=0))
-    return {"stream": specification.stream, "hidden": list(specification.hidden)} | asked | {"made": method, "key": everything}
+    return (
+        {"stream": specification.stream, "hidden": list(specification.hidden)}
+        | asked
+        | {"made": method, "key": everything}
+    )
 
 
 @cache
@@ -251,7 +295,9 @@ def _made_of(specification: Specification) -> tuple[str, str]:
         return method, _key((method, *map(_plain_words, specification.make_training())))
     shape, classes = ((3, 32, 32), 100) if "cifar" in specification.stream else ((1, 28, 28), 10)
     stream = Stream(specification.stream, 1, classes, shape, {}, {}, make=_no_task)
-    small = replace(specification, hidden=(2,) * len(specification.hidden), epochs=None, device="cpu")
+    small = replace(
+        specification, hidden=(2,) * len(specification.hidden), epochs=None, device="cpu"
+    )
     return method, _key(sorted(small.make_learner(stream).description.items()))
 
 
@@ -264,9 +310,7 @@ def _plain_words(thing: Any) -> str:
 
     Whether an optimizer is fused decides how fast it is, not what it does.
     """
-    later = (
-        r" at 0x[0-9a-f]+|, first_rate=None|, steepness=1\.0|, (shared|skip)=\(\)|, (rescale|inherit|encoder)=False|, fused=True"
-    )
+    later = r" at 0x[0-9a-f]+|, first_rate=None|, steepness=1\.0|, (shared|skip)=\(\)|, (rescale|inherit|encoder)=False|, fused=True"
     return re.sub(later, "", repr(thing)).replace("fused: True", "fused: None")
 
 
@@ -280,11 +324,18 @@ def folder_of(specification: Specification, folder: Path) -> Path:
     return folder / f"{sha256(key.encode()).hexdigest()[:16]}-{specification.seed}"
 
 
-def _specification(job: Job, scale: str, row: Row, column: str, stream: str, changes: Fields) -> Specification | None:
+def _specification(
+    job: Job, scale: str, row: Row, column: str, stream: str, changes: Fields
+) -> Specification | None:
     size = job.scale(scale)
     if row.scales and scale not in row.scales:
         return None
-    asked = {"stream": stream} | dict(size.fields) | dict(job.columns[column]) | dict(job.streams[stream])
+    asked = (
+        {"stream": stream}
+        | dict(size.fields)
+        | dict(job.columns[column])
+        | dict(job.streams[stream])
+    )
     asked |= size.streams.get(stream, {})
     asked |= row.fields
     for place in (stream, scale, f"{stream} at {scale}"):
@@ -297,7 +348,11 @@ def _specification(job: Job, scale: str, row: Row, column: str, stream: str, cha
     known = {f.name for f in fields(Specification)}
     if asked.get("method") not in METHODS or not asked.keys() <= known:
         return None
-    return _settled(Specification.from_dict({name: list(v) if isinstance(v, tuple) else v for name, v in asked.items()}))
+    return _settled(
+        Specification.from_dict(
+            {name: list(v) if isinstance(v, tuple) else v for name, v in asked.items()}
+        )
+    )
 
 
 def _settled(specification: Specification) -> Specification:
@@ -305,9 +360,14 @@ def _settled(specification: Specification) -> Specification:
     method = specification.make_method()
     if not isinstance(method, GateON):
         return specification
-    names = {f.name for f in fields(Specification)} & {f.name for f in fields(GateON)} - {"seed", *LATER}
+    names = {f.name for f in fields(Specification)} & {f.name for f in fields(GateON)} - {
+        "seed",
+        *LATER,
+    }
     values = {name: getattr(method, name) for name in names}
-    plain = {name: value for name, value in values.items() if isinstance(value, bool | int | float | str)}
+    plain = {
+        name: value for name, value in values.items() if isinstance(value, bool | int | float | str)
+    }
     if isinstance(method.start, str):  # a word is the preset's; an option of that name is a number
         plain.pop("start", None)
     return Specification.from_dict(specification.to_dict() | plain)

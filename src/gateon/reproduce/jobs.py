@@ -18,10 +18,12 @@ __all__ = ["JOBS"]
 QUICK: Fields = {"data": "mnist-5k", "batch": 100}
 FULL: Fields = {"data": "mnist"}
 WIDE = (5000,) * 4
-SPARSE: Fields = {"density": 0.05}  # as few units at work in the paper's network as in one of a fifth the width at 0.25
+# as few units at work in the paper's network as in one of a fifth the width at 0.25
+SPARSE: Fields = {"density": 0.05}
 NARROW: Fields = {"hidden": (1000,) * 4, "density": 0.25}
 
-# As many images in twice as many steps: better on validation data of rotated tasks, and taken for shuffled ones too.
+# As many images in twice as many steps: better on validation data of rotated tasks, and taken for
+# shuffled ones too.
 SMALLER: Fields = {"steps": 500, "batch": 500}
 DENSER: Mapping[str, Fields] = {"cpu": {"density": 0.35, "rate": 0.1}}
 TEN = {
@@ -32,36 +34,85 @@ TEN = {
         alone=1,
         streams={PERMUTED: {}, ROTATED: SMALLER, SHUFFLED: SMALLER, SPLIT: {}},
     ),
-    "paper": Scale({**FULL, "tasks": 10, "hidden": (2000, 2000), "steps": 250, "batch": 1000}, seeds=3),
+    "paper": Scale(
+        {**FULL, "tasks": 10, "hidden": (2000, 2000), "steps": 250, "batch": 1000}, seeds=3
+    ),
 }
 CURVES = {
     "quick": Scale({**QUICK, "tasks": 5, "hidden": (300, 300), "steps": 60, "curves": 5}, seeds=1),
-    "cpu": Scale({**FULL, "tasks": 10, "hidden": (2000, 2000), "steps": 250, "batch": 500, "curves": 25}, seeds=1),
-    "paper": Scale({**FULL, "tasks": 100, "hidden": WIDE, "steps": 500, "batch": 1000, "curves": 10, "evaluate": "all"}, seeds=1),
+    "cpu": Scale(
+        {**FULL, "tasks": 10, "hidden": (2000, 2000), "steps": 250, "batch": 500, "curves": 25},
+        seeds=1,
+    ),
+    "paper": Scale(
+        {
+            **FULL,
+            "tasks": 100,
+            "hidden": WIDE,
+            "steps": 500,
+            "batch": 1000,
+            "curves": 10,
+            "evaluate": "all",
+        },
+        seeds=1,
+    ),
 }
-SMALL_HUNDRED: Fields = {**QUICK, "tasks": 20, "hidden": (200,) * 4, "steps": 40, "density": 0.25, "evaluate": 5}
-LARGE_HUNDRED: Fields = {**FULL, "tasks": 100, "hidden": WIDE, "batch": 500, "density": 0.1, "evaluate": 10}
-PRINTED_HUNDRED: Fields = {**FULL, "tasks": 100, "hidden": WIDE, "steps": 3000, "batch": 1000, "evaluate": "all"}
+SMALL_HUNDRED: Fields = {
+    **QUICK,
+    "tasks": 20,
+    "hidden": (200,) * 4,
+    "steps": 40,
+    "density": 0.25,
+    "evaluate": 5,
+}
+LARGE_HUNDRED: Fields = {
+    **FULL,
+    "tasks": 100,
+    "hidden": WIDE,
+    "batch": 500,
+    "density": 0.1,
+    "evaluate": 10,
+}
+PRINTED_HUNDRED: Fields = {
+    **FULL,
+    "tasks": 100,
+    "hidden": WIDE,
+    "steps": 3000,
+    "batch": 1000,
+    "evaluate": "all",
+}
 HUNDRED = {
     "quick": Scale(SMALL_HUNDRED, seeds=1, alone=5),
-    "cpu": Scale({**LARGE_HUNDRED, **SPARSE, "steps": 60, "evaluate": 25}, seeds=1, alone=1, narrow=NARROW, columns=("best",)),
+    "cpu": Scale(
+        {**LARGE_HUNDRED, **SPARSE, "steps": 60, "evaluate": 25},
+        seeds=1,
+        alone=1,
+        narrow=NARROW,
+        columns=("best",),
+    ),
     "paper": Scale(PRINTED_HUNDRED, seeds=1),
 }
-# More steps help on rotated tasks, and half the density pays for them: by validation data of six and twelve of them, and taken for
-# shuffled ones too. Sparser sub-networks overlap less, and were as good on four permuted tasks: so for five hundred.
+# More steps help on rotated tasks, and half the density pays for them: by validation data of six
+# and twelve of them, and taken for shuffled ones too. Sparser sub-networks overlap less, and were
+# as good on four permuted tasks: so for five hundred.
 LONGER: Fields = {**SPARSE, "steps": 500}
 FAR = {
     "quick": Scale(SMALL_HUNDRED, seeds=1),
     "cpu": Scale(
-        {**LARGE_HUNDRED, "steps": 250, "evaluate": 50}, seeds=1, streams={PERMUTED: {}, ROTATED: LONGER, SHUFFLED: LONGER}
+        {**LARGE_HUNDRED, "steps": 250, "evaluate": 50},
+        seeds=1,
+        streams={PERMUTED: {}, ROTATED: LONGER, SHUFFLED: LONGER},
     ),
     "paper": Scale(PRINTED_HUNDRED, seeds=1),
 }
 
-# Gates that are open for half of the units, and learn to close: sparse random ones are apart from the start and stay so.
+# Gates that are open for half of the units, and learn to close: sparse random ones are apart from
+# the start and stay so.
 SHARING = {
     "quick": TEN["quick"],
-    "cpu": Scale({**FULL, "tasks": 20, "hidden": (1000,) * 4, "steps": 300, "batch": 250, "evaluate": "last"}),
+    "cpu": Scale(
+        {**FULL, "tasks": 20, "hidden": (1000,) * 4, "steps": 300, "batch": 250, "evaluate": "last"}
+    ),
     "paper": Scale(PRINTED_HUNDRED),
 }
 
@@ -71,13 +122,20 @@ BEST = {"best": PRESETS["best"]}
 INFERRED: Fields = {"preset": "best", "contexts": "inferred"}
 N, P = {"method": "n-gateon"}, {"method": "p-gateon"}
 
-N_EPSILON = tuple(Row(f"n-GateON {epsilon:g}", {**N, "epsilon": epsilon}) for epsilon in (0.0, 0.5, 1.0))
+N_EPSILON = tuple(
+    Row(f"n-GateON {epsilon:g}", {**N, "epsilon": epsilon}) for epsilon in (0.0, 0.5, 1.0)
+)
 P_EPSILON = tuple(Row(f"p-GateON {epsilon:g}", {**P, "epsilon": epsilon}) for epsilon in (0.0, 0.5))
-# Few units share all relevance in so sparse a sub-network, so that each freezes faster; by validation data of 40 and 100 tasks.
+# Few units share all relevance in so sparse a sub-network, so that each freezes faster; by
+# validation data of 40 and 100 tasks.
 SLOW: dict[str, Fields] = {"cpu": {"rate": 0.001}}
 ABLATIONS = (
-    Row("Vanilla", {"method": "finetune"}, columns=tuple(PRESETS), narrow="instead"),  # there is no context to infer
-    Row("Obstruction only", {"method": "obstruction-only"}, columns=tuple(PRESETS), narrow="instead"),
+    Row(
+        "Vanilla", {"method": "finetune"}, columns=tuple(PRESETS), narrow="instead"
+    ),  # there is no context to infer
+    Row(
+        "Obstruction only", {"method": "obstruction-only"}, columns=tuple(PRESETS), narrow="instead"
+    ),
     Row("Gating only", {"method": "gating-only"}),
     *(replace(row, where=SLOW) for row in N_EPSILON),
     *P_EPSILON,
@@ -88,28 +146,84 @@ ABLATIONS = (
 GATEON_HUNDRED = ABLATIONS[3:8]
 
 DETECTED = {
-    "quick": Scale({**QUICK, "tasks": 5, "hidden": (300, 300), "steps": 60, "contexts": "inferred"}, seeds=1),
+    "quick": Scale(
+        {**QUICK, "tasks": 5, "hidden": (300, 300), "steps": 60, "contexts": "inferred"}, seeds=1
+    ),
     "cpu": Scale(
-        {**FULL, "tasks": 10, "hidden": (500, 500), "steps": 60, "batch": 1000, "contexts": "inferred", "evaluate": "last"},
+        {
+            **FULL,
+            "tasks": 10,
+            "hidden": (500, 500),
+            "steps": 60,
+            "batch": 1000,
+            "contexts": "inferred",
+            "evaluate": "last",
+        },
         seeds=5,
     ),
-    "paper": Scale({**FULL, "tasks": 10, "hidden": (2000, 2000), "steps": 250, "batch": 1000, "contexts": "inferred"}, seeds=10),
+    "paper": Scale(
+        {
+            **FULL,
+            "tasks": 10,
+            "hidden": (2000, 2000),
+            "steps": 250,
+            "batch": 1000,
+            "contexts": "inferred",
+        },
+        seeds=10,
+    ),
 }
 ROTATIONS = {
-    "quick": Scale({**QUICK, "tasks": None, "hidden": (300, 300), "steps": 60, "contexts": "inferred"}, seeds=1),
-    "cpu": Scale({**FULL, "tasks": None, "hidden": (500, 500), "steps": 60, "batch": 1000, "contexts": "inferred"}, seeds=3),
-    "paper": Scale({**FULL, "tasks": None, "hidden": (2000, 2000), "steps": 250, "batch": 1000, "contexts": "inferred"}, seeds=10),
+    "quick": Scale(
+        {**QUICK, "tasks": None, "hidden": (300, 300), "steps": 60, "contexts": "inferred"}, seeds=1
+    ),
+    "cpu": Scale(
+        {
+            **FULL,
+            "tasks": None,
+            "hidden": (500, 500),
+            "steps": 60,
+            "batch": 1000,
+            "contexts": "inferred",
+        },
+        seeds=3,
+    ),
+    "paper": Scale(
+        {
+            **FULL,
+            "tasks": None,
+            "hidden": (2000, 2000),
+            "steps": 250,
+            "batch": 1000,
+            "contexts": "inferred",
+        },
+        seeds=10,
+    ),
 }
 MANY = {
     "quick": Scale({**SMALL_HUNDRED, "contexts": "inferred", "evaluate": "last"}, seeds=1),
     "cpu": Scale(
-        {**FULL, "tasks": 100, "hidden": (1000, 1000), "steps": 50, "batch": 500, "contexts": "inferred", "evaluate": "last"},
+        {
+            **FULL,
+            "tasks": 100,
+            "hidden": (1000, 1000),
+            "steps": 50,
+            "batch": 500,
+            "contexts": "inferred",
+            "evaluate": "last",
+        },
         seeds=1,
     ),
     "paper": Scale({**PRINTED_HUNDRED, "contexts": "inferred"}, seeds=1),
 }
-DETECTORS: dict[str, Fields] = {"inferred": PRESETS["best"], "by Algorithm 1": {"preset": "best", "detector": "paper"}}
-THRESHOLDS: dict[str, Fields] = {"threshold 1.2": {"preset": "best", "threshold": 1.2}, "threshold 1.5": PRESETS["best"]}
+DETECTORS: dict[str, Fields] = {
+    "inferred": PRESETS["best"],
+    "by Algorithm 1": {"preset": "best", "detector": "paper"},
+}
+THRESHOLDS: dict[str, Fields] = {
+    "threshold 1.2": {"preset": "best", "threshold": 1.2},
+    "threshold 1.5": PRESETS["best"],
+}
 ANGLES = (-25.0, -20.0, -15.0, -10.0, -5.0, 0.0, 5.0, 10.0, 15.0, 20.0, 25.0)
 UNDONE = (
     "Batches in doubt are learned once it is clear where they belong; in the paper they are learned in the old context. "
@@ -120,7 +234,9 @@ TEST_DATA = "No model is chosen on test data, and the whole test set is used; th
 DENSE = "Fully connected throughout; the paper adds convolutional layers for rotated (256 and 512 channels) and split (32 and 32)."
 KNOWN = "Contexts are known unless a column says inferred; the paper's numbers here are with contexts inferred."
 THIN = "The continual accuracy averages the measurements there are; the setting evaluate says after which tasks."
-OWN_EPSILON = "The presets paper and released have epsilon 0, as the paper's rows; best has its own."
+OWN_EPSILON = (
+    "The presets paper and released have epsilon 0, as the paper's rows; best has its own."
+)
 
 JOBS: dict[str, Job] = {
     job.name: job
@@ -132,8 +248,19 @@ JOBS: dict[str, Job] = {
                 Row("n-GateON", N, paper="n-GateON 0"),
                 Row("p-GateON", P, paper="p-GateON 0"),
                 # Better than the preset on validation data of three tasks.
-                Row("p-GateON, denser", P, columns=("best",), streams=(ROTATED,), where=DENSER, scales=("cpu",)),
-                *(row for row in OTHERS if row.label not in ("Experience replay", "Joint training")),
+                Row(
+                    "p-GateON, denser",
+                    P,
+                    columns=("best",),
+                    streams=(ROTATED,),
+                    where=DENSER,
+                    scales=("cpu",),
+                ),
+                *(
+                    row
+                    for row in OTHERS
+                    if row.label not in ("Experience replay", "Joint training")
+                ),
                 Row("Isolated", {"method": "isolated"}),
             ),
             FOUR,
@@ -194,7 +321,11 @@ JOBS: dict[str, Job] = {
             columns={"known": PRESETS["best"], "inferred": INFERRED},
             measures=("continual_accuracy", "final_accuracy", "forgetting_rate"),
             paper=paper.FED,
-            differences=("The paper's numbers here are with contexts fed, of n-GateON 1 and p-GateON 0.", THIN, TEST_DATA),
+            differences=(
+                "The paper's numbers here are with contexts fed, of n-GateON 1 and p-GateON 0.",
+                THIN,
+                TEST_DATA,
+            ),
         ),
         Job(
             "table-inference",
@@ -273,7 +404,9 @@ JOBS: dict[str, Job] = {
             {PERMUTED: {}},
             {name: Scale({**scale.fields, "tasks": 3}) for name, scale in TEN.items()},
             columns={"paper": PRESETS["paper"]},
-            differences=("Selective for a task is the tenth of the units whose activity there exceeds that in others most.",),
+            differences=(
+                "Selective for a task is the tenth of the units whose activity there exceeds that in others most.",
+            ),
             look=selective_units,
             draw=draw.availability,
         ),
@@ -289,7 +422,10 @@ JOBS: dict[str, Job] = {
                 )
             ),
             THREE,
-            {**CURVES, "paper": Scale({**CURVES["cpu"].fields, "steps": 500, "batch": 1000, "curves": 10})},
+            {
+                **CURVES,
+                "paper": Scale({**CURVES["cpu"].fields, "steps": 500, "batch": 1000, "curves": 10}),
+            },
             columns=BEST,
             measures=("continual_accuracy",),
             series=("room", "task_locked", "continual"),
@@ -313,7 +449,9 @@ JOBS: dict[str, Job] = {
             SHARING,
             columns={"paper": PRESETS["paper"]},
             series=("correlation",),
-            differences=("Fully connected layers; the paper's figure is of its convolutional network.",),
+            differences=(
+                "Fully connected layers; the paper's figure is of its convolutional network.",
+            ),
             draw=draw.correlation,
         ),
         Job(

@@ -41,8 +41,8 @@ def reproduce(
 ) -> Path:
     """Run what is missing of a table or figure and write it to results/NAME-SCALE; that directory.
 
-    Whatever stops it, the runs that are finished are written, the others go on with the next call, and what an earlier
-    call found of other rows stays.
+    Whatever stops it, the runs that are finished are written, the others go on with the next call,
+    and what an earlier call found of other rows stays.
 
     Args:
         job: one of `JOBS`.
@@ -62,11 +62,16 @@ def reproduce(
         for cell, specification in _each(wanted, count):
             try:
                 _run(job, specification, folder, size, progress())
-            except (FloatingPointError, MemoryError) as reason:  # a result too, and no reason to lose the others
+            except (
+                FloatingPointError,
+                MemoryError,
+            ) as reason:  # a result too, and no reason to lose the others
                 failed[cell.place] = str(reason)
     finally:
         content = _content(job, scale, folder, results, changes, failed)
-        content["command"] = f"gateon reproduce {job.name} --scale {scale}" + (f" --seeds {seeds}" if seeds else "")
+        content["command"] = f"gateon reproduce {job.name} --scale {scale}" + (
+            f" --seeds {seeds}" if seeds else ""
+        )
         written = _write(job, content, results / f"{job.name}-{scale}")
     return written
 
@@ -85,7 +90,10 @@ def plan(
     """The runs a job asks for: the place, what is run there, and whether it is finished."""
     wanted = cells(job, scale, rows=rows, columns=columns, streams=streams, changes=changes)
     runs = _each(wanted, _seeds(seeds, job.scale(scale).seeds))
-    return [(cell, specification, _finished(job, specification, out / scale)) for cell, specification in runs]
+    return [
+        (cell, specification, _finished(job, specification, out / scale))
+        for cell, specification in runs
+    ]
 
 
 def read(path: Path) -> dict[str, Any]:
@@ -95,7 +103,9 @@ def read(path: Path) -> dict[str, Any]:
         if not isinstance(content["entries"], list):
             raise TypeError
     except (ValueError, KeyError, TypeError) as reason:
-        raise ValueError(f"{path} is no record of gateon reproduce, or a damaged one: move it away.") from reason
+        raise ValueError(
+            f"{path} is no record of gateon reproduce, or a damaged one: move it away."
+        ) from reason
     return dict(content)
 
 
@@ -132,7 +142,9 @@ def _is_whole(place: Path) -> bool:
     return (place / "record.json").exists() and (place / INSIDE).exists()
 
 
-def _run(job: Job, specification: Specification, folder: Path, size: Scale, progress: Progress | None) -> None:
+def _run(
+    job: Job, specification: Specification, folder: Path, size: Scale, progress: Progress | None
+) -> None:
     """One run, if it is not finished, with what is kept beside it."""
     if _finished(job, specification, folder):
         return
@@ -150,39 +162,61 @@ def _run(job: Job, specification: Specification, folder: Path, size: Scale, prog
         if not _is_whole(own):
             _learn(plain, own, progress)
         apart = Record.load(own / "record.json")
-        _write_json({"accuracy": apart.immediate(), "macro_f1": apart.immediate("macro_f1")}, place / "alone.json")
+        _write_json(
+            {"accuracy": apart.immediate(), "macro_f1": apart.immediate("macro_f1")},
+            place / "alone.json",
+        )
 
 
 def isolated_of(specification: Specification, size: Scale) -> Specification:
     """The same for networks that learn one task each, where asked for the first tasks only.
 
-    As `compare.isolated_record` has it, but kept where a row of isolated networks finds it: they take long.
+    As `compare.isolated_record` has it, but kept where a row of isolated networks finds it: they
+    take long.
     """
     plain = replace(alone(specification), **size.plain)
-    return plain if size.alone is None else replace(plain, tasks=min(size.alone, specification.tasks or size.alone))
+    return (
+        plain
+        if size.alone is None
+        else replace(plain, tasks=min(size.alone, specification.tasks or size.alone))
+    )
 
 
 def _learn(specification: Specification, place: Path, progress: Progress | None) -> None:
     """Like `compare.run_specification`, with the learner at hand afterwards: a record does not tell which gates were open."""
     stream = specification.make_stream()
     learner = specification.make_learner(stream)
-    (place / "record.json").unlink(missing_ok=True)  # of a run that was stopped before what is beside it was written
+    # of a run that was stopped before what is beside it was written
+    (place / "record.json").unlink(missing_ok=True)
     reset_peak()
-    record = learn(specification, stream, learner, place, progress=progress, keep=False)  # what is large is not needed again
+    # what is large is not needed again
+    record = learn(specification, stream, learner, place, progress=progress, keep=False)
     keep_inside(learner, stream, record.contexts, place)
 
 
 def _content(
-    job: Job, scale: str, folder: Path, results: Path, changes: Fields | None, failed: Mapping[tuple[str, str, str], str]
+    job: Job,
+    scale: str,
+    folder: Path,
+    results: Path,
+    changes: Fields | None,
+    failed: Mapping[tuple[str, str, str], str],
 ) -> dict[str, Any]:
     """All there is to say: everything that is finished, run now or before."""
     everything = cells(job, scale, columns=list(job.columns), changes=changes)
     before = results / f"{job.name}-{scale}" / "record.json"
-    kept = {(e["row"], e["column"], e["stream"]): e for e in (read(before)["entries"] if before.exists() else [])}
+    kept = {
+        (e["row"], e["column"], e["stream"]): e
+        for e in (read(before)["entries"] if before.exists() else [])
+    }
     entries = []
     for cell in everything:
         entry, old = _entry(job, cell, folder), kept.get(cell.place)
-        if old is not None and _is_current(old, cell) and (entry is None or len(old["seeds"]) > len(entry["seeds"])):
+        if (
+            old is not None
+            and _is_current(old, cell)
+            and (entry is None or len(old["seeds"]) > len(entry["seeds"]))
+        ):
             entry = old
         if entry is None and cell.place in failed:
             entry = _described(cell) | {"failed": failed[cell.place], "seeds": [], "measures": {}}
@@ -199,8 +233,13 @@ def _content(
         "streams": list(job.streams),
         "measures": list(job.measures),
         "printed": job.printed,
-        "paper": {cell.row.label: job.paper.get(cell.row.paper or cell.row.label, {}) for cell in everything},
-        "waiting": sorted({cell.row.label for cell in everything if cell.row.fields.get("method") not in METHODS}),
+        "paper": {
+            cell.row.label: job.paper.get(cell.row.paper or cell.row.label, {})
+            for cell in everything
+        },
+        "waiting": sorted(
+            {cell.row.label for cell in everything if cell.row.fields.get("method") not in METHODS}
+        ),
         "differences": differences(job, scale),
         "entries": entries,
         "environment": environment(),
@@ -218,33 +257,65 @@ def _entry(job: Job, cell: Cell, folder: Path) -> Entry | None:
         return None
     entry = _described(cell) | {"seeds": list(range(len(finished)))}
     if job.look is not None:
-        return entry | {"found": [json.loads((place / "found.json").read_text(encoding="utf-8")) for place in finished]}
+        return entry | {
+            "found": [
+                json.loads((place / "found.json").read_text(encoding="utf-8")) for place in finished
+            ]
+        }
     records = [Record.load(place / "record.json") for place in finished]
-    each = [measures(record, place, _alone(place)) for record, place in zip(records, finished, strict=True)]
-    series = {name: np.stack([SERIES[name](r, p) for r, p in zip(records, finished, strict=True)]) for name in job.series}
-    made = [{name: r.environment.get(name) for name in ("commit", "time", "threads", "processor")} for r in records]
+    each = [
+        measures(record, place, _alone(place))
+        for record, place in zip(records, finished, strict=True)
+    ]
+    series = {
+        name: np.stack([SERIES[name](r, p) for r, p in zip(records, finished, strict=True)])
+        for name in job.series
+    }
+    made = [
+        {name: r.environment.get(name) for name in ("commit", "time", "threads", "processor")}
+        for r in records
+    ]
     return entry | {
         "data": records[0].data.get("name"),
         "made": made,
-        "measures": {name: _over_seeds(np.array([one[name] for one in each])) for name in each[0] if all(name in o for o in each)},
+        "measures": {
+            name: _over_seeds(np.array([one[name] for one in each]))
+            for name in each[0]
+            if all(name in o for o in each)
+        },
         "series": {name: _over_seeds(values) for name, values in series.items()},
     }
 
 
 def _add_extra(entries: Sequence[Entry]) -> None:
     """What a method keeps beyond the plain network, which is what finetuning keeps."""
-    plain = {(e["column"], e["stream"]): e["measures"]["state_bytes"]["mean"] for e in entries if _is_plain(e)}
+    plain = {
+        (e["column"], e["stream"]): e["measures"]["state_bytes"]["mean"]
+        for e in entries
+        if _is_plain(e)
+    }
     for entry in entries:
-        base, kept = plain.get((entry["column"], entry["stream"])), entry.get("measures", {}).get("state_bytes")
+        base, kept = (
+            plain.get((entry["column"], entry["stream"])),
+            entry.get("measures", {}).get("state_bytes"),
+        )
         if base is not None and kept is not None:
-            beyond = {"mean": kept["mean"] - base, "spread": kept["spread"], "each": [each - base for each in kept["each"]]}
+            beyond = {
+                "mean": kept["mean"] - base,
+                "spread": kept["spread"],
+                "each": [each - base for each in kept["each"]],
+            }
             entry["measures"]["extra_bytes"] = beyond
 
 
 def _add_deviation(entries: Sequence[Entry]) -> None:
     """The deviation (eq. 16) from the row of isolated networks, where there is one: with settings that are best for those."""
     measured = [entry for entry in entries if "immediate_accuracy" in entry.get("measures", {})]
-    apart = {(e["column"], e["stream"]): e["measures"] for e in measured if e["settings"].get("method") == "isolated"}
+    apart = {
+        (e["column"], e["stream"]): e["measures"]
+        for e in measured
+        if e["settings"].get("method") == "isolated"
+    }
     for entry in measured:
         alone = apart.get((entry["column"], entry["stream"]))
         if alone is not None and "accuracy_deviation" in entry["measures"]:
@@ -254,7 +325,9 @@ def _add_deviation(entries: Sequence[Entry]) -> None:
 
 
 def _is_plain(entry: Entry) -> bool:
-    return entry["settings"].get("method") == "finetune" and "state_bytes" in entry.get("measures", {})
+    return entry["settings"].get("method") == "finetune" and "state_bytes" in entry.get(
+        "measures", {}
+    )
 
 
 def _described(cell: Cell) -> Entry:
@@ -273,7 +346,9 @@ def _described(cell: Cell) -> Entry:
 
 def _is_current(entry: Entry, cell: Cell) -> bool:
     """Whether an entry of an earlier record is of today's settings."""
-    return cell.specification is not None and bool(entry["settings"] == settings(cell.specification))
+    return cell.specification is not None and bool(
+        entry["settings"] == settings(cell.specification)
+    )
 
 
 def _over_seeds(values: Any) -> dict[str, Any]:
@@ -309,7 +384,9 @@ def _write(job: Job, content: Mapping[str, Any], folder: Path) -> Path:
 def _write_json(content: Any, path: Path) -> None:
     """As JSON, with every list of numbers on one line."""
     text = json.dumps(content, indent=1, allow_nan=False)
-    text = re.sub(r"\[\s+((?:-?[\d.e+-]+|null)(?:,\s+(?:-?[\d.e+-]+|null))*)\s+\]", _on_one_line, text)
+    text = re.sub(
+        r"\[\s+((?:-?[\d.e+-]+|null)(?:,\s+(?:-?[\d.e+-]+|null))*)\s+\]", _on_one_line, text
+    )
     with whole_file(path) as aside:
         aside.write_text(text + "\n", encoding="utf-8", newline="\n")
 

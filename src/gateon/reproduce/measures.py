@@ -24,7 +24,16 @@ from ..runs.switches import compared
 from ..storage.checkpoint import whole_file
 from ..streams import Stream
 
-__all__ = ["INSIDE", "MEASURES", "SERIES", "keep_inside", "measures", "peak_bytes", "reset_peak", "state_bytes"]
+__all__ = [
+    "INSIDE",
+    "MEASURES",
+    "SERIES",
+    "keep_inside",
+    "measures",
+    "peak_bytes",
+    "reset_peak",
+    "state_bytes",
+]
 
 # Measure -> how a table calls it, and what it is multiplied with there.
 MEASURES: dict[str, tuple[str, float]] = {
@@ -54,7 +63,9 @@ INSIDE = "inside.npz"
 Course = NDArray[np.float64]
 
 
-def measures(record: Record, folder: Path, isolated: Mapping[str, Sequence[float]]) -> dict[str, float]:
+def measures(
+    record: Record, folder: Path, isolated: Mapping[str, Sequence[float]]
+) -> dict[str, float]:
     """Every measure of a run that is known; deviations are against networks that learned one of the first tasks each.
 
     Args:
@@ -62,14 +73,18 @@ def measures(record: Record, folder: Path, isolated: Mapping[str, Sequence[float
         folder: where it is kept.
         isolated: "accuracy" and "macro_f1" of those networks, where they are known.
     """
-    found = {name: value for name, value in record.summary.items() if not name.endswith("_deviation")}
+    found = {
+        name: value for name, value in record.summary.items() if not name.endswith("_deviation")
+    }
     found["seconds"] = sum(seconds["train"] for seconds in record.seconds)
     for of, values in isolated.items():
         alone = float(np.mean(values))
         found[f"{of}_deviation"] = (found[f"immediate_{of}"] - alone) / alone
     inside = _inside(folder)
     kept = ("peak_bytes", "state_bytes", "batches_recognised", "samples_recognised")
-    return found | _detected(record) | {name: float(inside[name]) for name in kept if name in inside}
+    return (
+        found | _detected(record) | {name: float(inside[name]) for name in kept if name in inside}
+    )
 
 
 def _detected(record: Record) -> dict[str, float]:
@@ -77,7 +92,10 @@ def _detected(record: Record) -> dict[str, float]:
     if record.specification.get("contexts") != "inferred":
         return {}
     found = compared(record.identities, record.contexts, record.switches)
-    measured = {"false_alarms": float(found.false_alarms), "reactivated": float(record.contexts[-1] == record.contexts[0])}
+    measured = {
+        "false_alarms": float(found.false_alarms),
+        "reactivated": float(record.contexts[-1] == record.contexts[0]),
+    }
     if found.switches:
         measured["missed"] = found.missed / found.switches
     if found.delays:
@@ -88,12 +106,19 @@ def _detected(record: Record) -> dict[str, float]:
 
 
 def _over_tasks(of: Callable[[list[list[float]]], Course]) -> Callable[[Record, Path], Course]:
-    return lambda record, folder: of([[np.nan if a is None else a for a in row] for row in _square(record.accuracy)])
+    return lambda record, folder: of(
+        [[np.nan if a is None else a for a in row] for row in _square(record.accuracy)]
+    )
 
 
 def _room(record: Record, folder: Path) -> Course:
     """Mean availability over the layers after every task."""
-    return np.array([np.mean([site["room"] for site in sites.values()]) if sites else 1.0 for sites in record.availability])
+    return np.array(
+        [
+            np.mean([site["room"] for site in sites.values()]) if sites else 1.0
+            for sites in record.availability
+        ]
+    )
 
 
 def _task_locked(record: Record, folder: Path) -> Course:
@@ -105,23 +130,33 @@ def _task_locked(record: Record, folder: Path) -> Course:
 def _correlation(record: Record, folder: Path) -> Course:
     """Correlations of the gates of all tasks, (layers, tasks, tasks); rotated tasks in the order of their angles."""
     angles = [re.fullmatch(r"rotation ([\d.]+)", name) for name in record.tasks]
-    order = np.argsort([float(a[1]) for a in angles if a]) if all(angles) else np.arange(len(angles))
+    order = (
+        np.argsort([float(a[1]) for a in angles if a]) if all(angles) else np.arange(len(angles))
+    )
     tasks = np.array(record.contexts)[order]
     layers = [is_open for name, is_open in _inside(folder).items() if name.startswith("gates")]
     if not layers:
-        raise ValueError(f"The gates of the run in {folder} were not kept: delete that directory to run it again.")
+        raise ValueError(
+            f"The gates of the run in {folder} were not kept: delete that directory to run it again."
+        )
     return np.stack([metrics.context_correlation(is_open[tasks]) for is_open in layers]).round(2)
 
 
 def _contexts(record: Record, folder: Path) -> Course:
     """How many contexts there are after every task."""
-    highest = [max((c for task, _, c in record.switches if task <= k), default=0) for k in range(len(record.tasks))]
+    highest = [
+        max((c for task, _, c in record.switches if task <= k), default=0)
+        for k in range(len(record.tasks))
+    ]
     return np.array(highest, dtype=float) + 1
 
 
 def _missed(record: Record, folder: Path) -> Course:
     """The share of switches missed so far, after every task but the first."""
-    counts = [compared(record.identities[:k], record.contexts[:k], record.switches) for k in range(2, len(record.tasks) + 1)]
+    counts = [
+        compared(record.identities[:k], record.contexts[:k], record.switches)
+        for k in range(2, len(record.tasks) + 1)
+    ]
     return np.array([found.missed / max(1, found.switches) for found in counts])
 
 
@@ -142,9 +177,13 @@ def keep_inside(learner: AnyLearner, stream: Stream, contexts: Sequence[int], fo
     Where contexts are inferred, also how well those of unlabelled test data are recognised.
     """
     gates = gates_of(learner.model)
-    kept: dict[str, Any] = {"state_bytes": state_bytes(learner) * (len(stream) if learner.separate else 1)}
+    kept: dict[str, Any] = {
+        "state_bytes": state_bytes(learner) * (len(stream) if learner.separate else 1)
+    }
     if isinstance(learner, Learner) and learner.contexts is not None:
-        kept["batches_recognised"], kept["samples_recognised"] = _recognition(learner, stream, contexts)
+        kept["batches_recognised"], kept["samples_recognised"] = _recognition(
+            learner, stream, contexts
+        )
     if (peak := peak_bytes()) is not None:
         kept["peak_bytes"] = peak
     if gates is not None:
@@ -166,7 +205,9 @@ def _recognition(learner: Learner, stream: Stream, contexts: Sequence[int]) -> t
     batches, samples = [], []
     for task in range(min(10, len(stream))):
         x = stream.split(task, "test").x[:1000]
-        samples.append((learner.recognise(x, each=True).context == contexts[task]).float().mean().item())
+        samples.append(
+            (learner.recognise(x, each=True).context == contexts[task]).float().mean().item()
+        )
         batches += [int(learner.recognise(some).context) == contexts[task] for some in x.split(100)]
     return float(np.mean(batches)), float(np.mean(samples))
 

@@ -26,7 +26,12 @@ __all__ = [
 
 Numbers = Mapping[str, Mapping[str, Mapping[str, float]]]
 
-PERMUTED, ROTATED, SHUFFLED, SPLIT = "permuted-mnist", "rotated-mnist", "shuffled-mnist", "split-mnist"
+PERMUTED, ROTATED, SHUFFLED, SPLIT = (
+    "permuted-mnist",
+    "rotated-mnist",
+    "shuffled-mnist",
+    "split-mnist",
+)
 CIFAR = "split-cifar100"
 MEASURES = ("continual_accuracy", "accuracy_deviation", "forgetting_rate")
 
@@ -34,7 +39,11 @@ MEASURES = ("continual_accuracy", "accuracy_deviation", "forgetting_rate")
 def _continual(streams: tuple[str, ...], rows: dict[str, tuple[float | None, ...]]) -> Numbers:
     """Rows of one continual accuracy a stream; None where the paper has a dash."""
     return {
-        row: {s: {"continual_accuracy": n} for s, n in zip(streams, numbers, strict=True) if n is not None}
+        row: {
+            s: {"continual_accuracy": n}
+            for s, n in zip(streams, numbers, strict=True)
+            if n is not None
+        }
         for row, numbers in rows.items()
     }
 
@@ -43,15 +52,20 @@ def _three_each(rows: dict[str, tuple[float | None, ...]]) -> Numbers:
     """Rows of continual accuracy, accuracy deviation and forgetting rate for permuted, rotated and shuffled."""
     return {
         row: {
-            stream: {m: n for m, n in zip(MEASURES, numbers[3 * i : 3 * i + 3], strict=True) if n is not None}
+            stream: {
+                m: n
+                for m, n in zip(MEASURES, numbers[3 * i : 3 * i + 3], strict=True)
+                if n is not None
+            }
             for i, stream in enumerate((PERMUTED, ROTATED, SHUFFLED))
         }
         for row, numbers in rows.items()
     }
 
 
-# "Comparison of continual learning models on MNIST": ten tasks. Rotated with two convolutional layers of 256 and 512 channels,
-# split with two of 32. The paper puts HAT on permuted and Model Zoo on rotated in parentheses: other tasks than the rest.
+# "Comparison of continual learning models on MNIST": ten tasks. Rotated with two convolutional
+# layers of 256 and 512 channels, split with two of 32. The paper puts HAT on permuted and Model Zoo
+# on rotated in parentheses: other tasks than the rest.
 TABLE_1 = _continual(
     (PERMUTED, ROTATED, SPLIT),
     {
@@ -68,9 +82,11 @@ TABLE_1 = _continual(
     },
 )
 
-# "Ablation study for GateON on large task families": 100 tasks, contexts inferred. Only these two rows are not in INFERRED as well.
+# "Ablation study for GateON on large task families": 100 tasks, contexts inferred. Only these two
+# rows are not in INFERRED as well.
 ABLATION = _continual(
-    (PERMUTED, ROTATED, SHUFFLED), {"Obstruction only": (18.7, 48.3, 11.1), "Active dendrites": (91.2, None, None)}
+    (PERMUTED, ROTATED, SHUFFLED),
+    {"Obstruction only": (18.7, 48.3, 11.1), "Active dendrites": (91.2, None, None)},
 )
 
 # Supplement, fully connected, 100 tasks, contexts fed.
@@ -128,10 +144,17 @@ CNN_INFERRED = _three_each(
 # "Efficiency of the bio-plausible version of n-GateON on CIFAR-100": 20 tasks.
 TABLE_CIFAR = _continual(
     (CIFAR,),
-    {"EWC": (75.3,), "n-GateON 0": (84.6,), "p-GateON 0": (82.5,), "RMN": (80.1,), "Isolated": (85.4,)},
+    {
+        "EWC": (75.3,),
+        "n-GateON 0": (84.6,),
+        "p-GateON 0": (82.5,),
+        "RMN": (80.1,),
+        "Isolated": (85.4,),
+    },
 )
 
-# Accuracy over ten permuted tasks after the last, by each method's publication or by the comparison in that of active dendrites.
+# Accuracy over ten permuted tasks after the last, by each method's publication or by the comparison
+# in that of active dendrites.
 PUBLISHED: Numbers = {
     row: {PERMUTED: {"final_accuracy": level}}
     for row, level in {
@@ -154,12 +177,16 @@ def _of_texts(measures: tuple[str, ...], rows: dict[str, tuple[float, ...]]) -> 
     """Rows of so many measures for each of the three streams of texts."""
     count = len(measures)
     return {
-        row: {s: dict(zip(measures, numbers[count * i : count * i + count], strict=True)) for i, s in enumerate(TEXTS)}
+        row: {
+            s: dict(zip(measures, numbers[count * i : count * i + count], strict=True))
+            for i, s in enumerate(TEXTS)
+        }
         for row, numbers in rows.items()
     }
 
 
-# "Continual learning performance with language models": BERT; continual accuracy and macro-F1. Others by Ke et al. 2021.
+# "Continual learning performance with language models": BERT; continual accuracy and macro-F1.
+# Others by Ke et al. 2021.
 LANGUAGE = _of_texts(
     ("continual_accuracy", "continual_macro_f1"),
     {

@@ -15,20 +15,35 @@ Content = Mapping[str, Any]
 def table(content: Content) -> str:
     """The whole page of a job: tables, differences in protocol, settings, command.
 
-    One table for every stream and measure with a column for every preset; where a job has one column, a table for every stream.
+    One table for every stream and measure with a column for every preset; where a job has one
+    column, a table for every stream.
     """
-    parts = [f"# {content['title']}", f"Scale `{content['scale']}`. Made by `{content['command']}`."]
-    columns = [c for c in content["columns"] if any(e["column"] == c for e in content["entries"])] or content["columns"][:1]
+    parts = [
+        f"# {content['title']}",
+        f"Scale `{content['scale']}`. Made by `{content['command']}`.",
+    ]
+    columns = [
+        c for c in content["columns"] if any(e["column"] == c for e in content["entries"])
+    ] or content["columns"][:1]
     for stream in content["streams"]:
         if content["measures"] and len(content["columns"]) == 1:
             made = {_short(stream): _of_measures(content, stream, columns[0])}
         else:
-            made = {f"{_short(stream)}: {MEASURES[m][0]}": _of_columns(content, stream, m, columns) for m in content["measures"]}
+            made = {
+                f"{_short(stream)}: {MEASURES[m][0]}": _of_columns(content, stream, m, columns)
+                for m in content["measures"]
+            }
         for title, lines in made.items():
             parts += [f"**{title}**", _markdown(lines)] if len(lines) > 1 else []
     if content["measures"]:
-        parts.append("Mean ± standard deviation (number of seeds); a dash where nothing was run, or the paper has no number.")
-    failed = [f"{e['row']}, {e['column']}, {_short(e['stream'])}: {e['failed']}" for e in content["entries"] if "failed" in e]
+        parts.append(
+            "Mean ± standard deviation (number of seeds); a dash where nothing was run, or the paper has no number."
+        )
+    failed = [
+        f"{e['row']}, {e['column']}, {_short(e['stream'])}: {e['failed']}"
+        for e in content["entries"]
+        if "failed" in e
+    ]
     lists = {
         "Otherwise than in the paper": content["differences"],
         "Not to be run yet": content["waiting"],
@@ -40,7 +55,13 @@ def table(content: Content) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def value(content: Content, row: str, stream: str, measure: str = "continual_accuracy", column: str = "best") -> float | None:
+def value(
+    content: Content,
+    row: str,
+    stream: str,
+    measure: str = "continual_accuracy",
+    column: str = "best",
+) -> float | None:
     """The mean a job found in one place, as a share; None where there is none."""
     entry = entry_of(content, row, column, stream)
     found = None if entry is None else entry.get("measures", {}).get(measure)
@@ -50,7 +71,9 @@ def value(content: Content, row: str, stream: str, measure: str = "continual_acc
 def entry_of(content: Content, row: str, column: str, stream: str) -> dict[str, Any] | None:
     """What was found in one place."""
     place = (row, column, stream)
-    return next((dict(e) for e in content["entries"] if (e["row"], e["column"], e["stream"]) == place), None)
+    return next(
+        (dict(e) for e in content["entries"] if (e["row"], e["column"], e["stream"]) == place), None
+    )
 
 
 def cell(entry: Mapping[str, Any] | None, measure: str) -> str:
@@ -69,13 +92,17 @@ def cell(entry: Mapping[str, Any] | None, measure: str) -> str:
     return f"{round(mean, digits) + 0.0:.{digits}f}{spread} ({len(entry['seeds'])})"
 
 
-def _of_columns(content: Content, stream: str, measure: str, columns: Sequence[str]) -> list[list[str]]:
+def _of_columns(
+    content: Content, stream: str, measure: str, columns: Sequence[str]
+) -> list[list[str]]:
     lines = [["", content.get("printed", "the paper"), *(f"ours, {column}" for column in columns)]]
     for row in content["rows"]:
         ours = [entry_of(content, row, column, stream) for column in columns]
         printed = _printed(content, row, stream, measure)
         if printed != "-" or any(ours):
-            lines.append([row + _width(content, ours), printed, *(cell(entry, measure) for entry in ours)])
+            lines.append(
+                [row + _width(content, ours), printed, *(cell(entry, measure) for entry in ours)]
+            )
     return lines
 
 
@@ -91,8 +118,13 @@ def _of_measures(content: Content, stream: str, column: str) -> list[list[str]]:
     lines = [[*heads, "replay", "own heads", "task label at test"]]
     for row in content["rows"]:
         entry = entry_of(content, row, column, stream)
-        cells = [_printed(content, row, stream, m) if paper else cell(entry, m) for m, paper in pick]
-        needs = [_yes(None if entry is None else entry.get(name)) for name in ("replay", "heads", "label_at_test")]
+        cells = [
+            _printed(content, row, stream, m) if paper else cell(entry, m) for m, paper in pick
+        ]
+        needs = [
+            _yes(None if entry is None else entry.get(name))
+            for name in ("replay", "heads", "label_at_test")
+        ]
         if entry is not None or any(text != "-" for text in cells):
             lines.append([row + _width(content, [entry]), *cells, *needs])
     return lines

@@ -1,4 +1,5 @@
 """A run: its specification, the loop over tasks, what it measures, its directory and its record.
 
-Imports `streams`, `networks`, `learners` and what they stand on; reports and tables are made elsewhere.
+Imports `streams`, `networks`, `learners` and what they stand on; reports and tables are made
+elsewhere.
 """

@@ -33,11 +33,13 @@ def outline(split: Split, classes: int, steps: int, epochs: int | None) -> Outli
     return Outline(steps, steps // (epochs or 1), tuple(int(count) for count in counts))
 
 
-def batches(split: Split, size: int, steps: int, seed: tuple[int, ...], start: int, *, whole: bool = False) -> Iterator[Tensor]:
+def batches(
+    split: Split, size: int, steps: int, seed: tuple[int, ...], start: int, *, whole: bool = False
+) -> Iterator[Tensor]:
     """Row indices of each batch from step `start` on: epochs without replacement, or time passing once where order matters.
 
-    Texts of a batch are of similar length, so that little of it is padding. Step s depends on the seed and s alone, so that a run
-    can be resumed at any step.
+    Texts of a batch are of similar length, so that little of it is padding. Step s depends on the
+    seed and s alone, so that a run can be resumed at any step.
 
     Args:
         split: the samples.
@@ -45,7 +47,8 @@ def batches(split: Split, size: int, steps: int, seed: tuple[int, ...], start: i
         steps: batches in all.
         seed: of the order, a tuple of numbers.
         start: the first step that is wanted.
-        whole: an epoch has every row: its last batch may be smaller. Otherwise the rows that do not fill a batch are left out.
+        whole: an epoch has every row: its last batch may be smaller. Otherwise the rows that do not
+            fill a batch are left out.
     """
     rows = len(split)
     if split.ordered:
@@ -58,5 +61,10 @@ def batches(split: Split, size: int, steps: int, seed: tuple[int, ...], start: i
         epoch, place = divmod(step, an_epoch)
         if order is None or order[0] != epoch:
             mixed = torch.from_numpy(np.random.default_rng((*seed, epoch)).permutation(rows))
-            order = epoch, mixed if split.lengths is None else by_length(mixed, split.lengths, size, (*seed, epoch))
+            order = (
+                epoch,
+                mixed
+                if split.lengths is None
+                else by_length(mixed, split.lengths, size, (*seed, epoch)),
+            )
         yield order[1][place * size : (place + 1) * size]

@@ -17,13 +17,29 @@ __all__ = ["alone", "compare", "isolated_record", "learn", "run_specification"]
 # What changes a method and not the network, its data or its training.
 METHOD_ONLY = (
     *("strength", "memory", "settings", "threshold", "window", "curves"),
-    *("density", "start", "steepness", "shared", "rescale", "rate", "epsilon", "floor", "relevance", "apply", "obstruct_head"),
+    *(
+        "density",
+        "start",
+        "steepness",
+        "shared",
+        "rescale",
+        "rate",
+        "epsilon",
+        "floor",
+        "relevance",
+        "apply",
+        "obstruct_head",
+    ),
     *("prefer", "inherit", "gate_penalty"),
 )
 
 
 def run_specification(
-    specification: Specification, out: Path, *, isolated: bool = False, progress: Progress | None = None
+    specification: Specification,
+    out: Path,
+    *,
+    isolated: bool = False,
+    progress: Progress | None = None,
 ) -> Record:
     """Run what a specification says, or go on with it; the specification is saved beside the record."""
     stream = specification.make_stream()
@@ -31,7 +47,14 @@ def run_specification(
     if isolated and specification.method != "isolated":
         specification.make_learner(stream)  # what cannot be made is found before anything runs
         apart = isolated_record(specification, out.parent, progress)
-    return learn(specification, stream, specification.make_learner(stream), out, isolated=apart, progress=progress)
+    return learn(
+        specification,
+        stream,
+        specification.make_learner(stream),
+        out,
+        isolated=apart,
+        progress=progress,
+    )
 
 
 def learn(
@@ -75,14 +98,23 @@ def alone(specification: Specification) -> Specification:
     >>> alone(Specification("split-mnist", method="ewc", strength=5.0)).strength is None
     True
     """
-    same = {"method": "isolated", "evaluate": "all", "contexts": "known", "detector": "best", "keep_optimizer": False}
+    same = {
+        "method": "isolated",
+        "evaluate": "all",
+        "contexts": "known",
+        "detector": "best",
+        "keep_optimizer": False,
+    }
     return _changed(specification, **same, **dict.fromkeys(METHOD_ONLY))
 
 
-def isolated_record(specification: Specification, folder: Path, progress: Progress | None = None) -> Record:
+def isolated_record(
+    specification: Specification, folder: Path, progress: Progress | None = None
+) -> Record:
     """Networks of the same specification that learn one task each: run once, then found again by its key."""
     plain = alone(specification)
-    data = sha256(str(plain.make_stream().source.get("sha256")).encode()).hexdigest()[:6]  # a stand-in is not the real thing
+    # a stand-in is not the real thing
+    data = sha256(str(plain.make_stream().source.get("sha256")).encode()).hexdigest()[:6]
     return run_specification(plain, folder / f"isolated-{plain.key()}-{data}", progress=progress)
 
 
@@ -99,12 +131,15 @@ def compare(
     if not methods:
         raise ValueError("Name at least one method to compare.")
     check_seeds(seeds)
-    wanted = [_changed(specification, method=method) for method in dict.fromkeys(methods)]  # all are checked before anything runs
+    # all are checked before anything runs
+    wanted = [_changed(specification, method=method) for method in dict.fromkeys(methods)]
     records: dict[str, list[Record]] = {}
     for one in wanted:
         for seed in range(specification.seed, specification.seed + seeds):
             folder = out / f"{one.method}-{seed}"
-            record = run_specification(_changed(one, seed=seed), folder, isolated=isolated, progress=progress())
+            record = run_specification(
+                _changed(one, seed=seed), folder, isolated=isolated, progress=progress()
+            )
             records.setdefault(one.method, []).append(record)
     return records
 

@@ -37,11 +37,19 @@ def folder_made(folder: Path) -> Path:
     """The directory, made if need be; one with links under the names that are written to is refused."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        links = [path for path in folder.iterdir() if path.is_symlink() and path.name.endswith((".lock", ".part"))]
+        links = [
+            path
+            for path in folder.iterdir()
+            if path.is_symlink() and path.name.endswith((".lock", ".part"))
+        ]
     except OSError as reason:
-        raise ValueError(f"{folder} cannot be written ({reason.strerror}): choose another output directory.") from reason
+        raise ValueError(
+            f"{folder} cannot be written ({reason.strerror}): choose another output directory."
+        ) from reason
     if links:
-        raise ValueError(f"{links[0]} is a symbolic link, and files are not written through links: remove it.")
+        raise ValueError(
+            f"{links[0]} is a symbolic link, and files are not written through links: remove it."
+        )
     return folder
 
 
@@ -56,8 +64,14 @@ def checkpoint_path(folder: Path, task: int, step: int) -> Path:
 
 def checkpoints(folder: Path) -> list[Path]:
     """All there are, that of the furthest position first."""
-    found = [(int(name[1]), int(name[2]), path) for path in folder.iterdir() if (name := NAME.fullmatch(path.name))]
-    return [path for *_, path in sorted(found, reverse=True)] + [folder / OLD] * (folder / OLD).exists()
+    found = [
+        (int(name[1]), int(name[2]), path)
+        for path in folder.iterdir()
+        if (name := NAME.fullmatch(path.name))
+    ]
+    return [path for *_, path in sorted(found, reverse=True)] + [folder / OLD] * (
+        folder / OLD
+    ).exists()
 
 
 def newest(folder: Path) -> tuple[Path, dict[str, Any]] | None:
@@ -71,7 +85,11 @@ def newest(folder: Path) -> tuple[Path, dict[str, Any]] | None:
             continue
         if damaged:
             told = str(damaged[0]).rpartition(":")[0]
-            warnings.warn(f"{told}: going on from the one before, {path.name}.", CheckpointWarning, stacklevel=2)
+            warnings.warn(
+                f"{told}: going on from the one before, {path.name}.",
+                CheckpointWarning,
+                stacklevel=2,
+            )
         return path, state
     if damaged:
         raise damaged[0]
@@ -108,26 +126,37 @@ def held_specification(folder: Path) -> dict[str, Any]:
                 raise ValueError(f"{path} is no checkpoint of a run: choose the directory of one.")
             return specification
     if found:
-        raise ValueError(f"Every checkpoint in {folder} is damaged: gateon inspect tells how; begin the run anew elsewhere.")
+        raise ValueError(
+            f"Every checkpoint in {folder} is damaged: gateon inspect tells how; begin the run anew elsewhere."
+        )
     raise ValueError(f"{folder} holds no run to go on with: begin one with gateon run.")
 
 
 def check_same(
-    specification: Mapping[str, Any], data: Mapping[str, Any], asked: Record, path: Path, defaults: Mapping[str, Any]
+    specification: Mapping[str, Any],
+    data: Mapping[str, Any],
+    asked: Record,
+    path: Path,
+    defaults: Mapping[str, Any],
 ) -> None:
     """What was found must be the run asked for, on the same data: files may change, and stand-ins make room for the real ones.
 
     An older run did not know the options there are by now: it had their defaults.
     """
     wanted, held = asked.specification, {**defaults, **specification}
-    differs = next((key for key in {**wanted, **held} if _plain(held.get(key)) != _plain(wanted.get(key))), None)
+    differs = next(
+        (key for key in {**wanted, **held} if _plain(held.get(key)) != _plain(wanted.get(key))),
+        None,
+    )
     if differs is not None:
         other = f"another run, with {differs} {held.get(differs)!r} and not {wanted.get(differs)!r}"
     elif _plain(data.get("sha256")) != _plain(asked.data.get("sha256")):
         other = f"a run on other data, {data.get('name')} from {data.get('from')}"
     else:
         return
-    raise ValueError(f"{path.parent} holds {other}: choose another output directory; nothing was changed.")
+    raise ValueError(
+        f"{path.parent} holds {other}: choose another output directory; nothing was changed."
+    )
 
 
 def _plain(value: Any) -> Any:

@@ -30,8 +30,18 @@ class Forecast:
     def __str__(self) -> str:
         """As a sentence."""
         hours, minutes = self.seconds / 3600, self.seconds / 60
-        whole = f"{hours:,.1f} hours" if hours >= 1 else f"{minutes:.0f} minutes" if minutes >= 2 else f"{self.seconds:.0f} seconds"
-        size = f"{self.step_bytes / 1e9:.1f} GB" if self.step_bytes >= 1e9 else f"{self.step_bytes / 1e6:.0f} MB"
+        whole = (
+            f"{hours:,.1f} hours"
+            if hours >= 1
+            else f"{minutes:.0f} minutes"
+            if minutes >= 2
+            else f"{self.seconds:.0f} seconds"
+        )
+        size = (
+            f"{self.step_bytes / 1e9:.1f} GB"
+            if self.step_bytes >= 1e9
+            else f"{self.step_bytes / 1e6:.0f} MB"
+        )
         return f"A step takes about {self.step_seconds:.2g} seconds and {size} here: projected {whole} of training."
 
 
@@ -42,13 +52,18 @@ def forecast(specification: Specification, stream: Stream) -> Forecast:
     >>> str(forecast(asked, asked.make_stream())).startswith("A step takes about ")
     True
     """
-    learner = replace(specification, contexts="known", threshold=None, window=None).make_learner(stream)
+    learner = replace(specification, contexts="known", threshold=None, window=None).make_learner(
+        stream
+    )
     train, batch = stream.split(0, "train"), specification.batch
     parameters = sum(p.numel() * p.element_size() for p in learner.model.parameters())
-    # Values, gradients, at most two moments, what obstruction remembers; per parameter also two availabilities.
+    # Values, gradients, at most two moments, what obstruction remembers; per parameter also two
+    # availabilities.
     copies = 7 if specification.method == "p-gateon" else 5
     largest, usual = _typical(train, batch)
-    network, at_once = (learner.new_network(), learner.tasks) if isinstance(learner, Zoo) else (learner.model, 1)
+    network, at_once = (
+        (learner.new_network(), learner.tasks) if isinstance(learner, Zoo) else (learner.model, 1)
+    )
     needed = copies * parameters + at_once * batch * activity_bytes(network, train.x[largest])
     free = free_bytes(specification.device)
     if free is not None and needed > free:
@@ -61,13 +76,18 @@ def forecast(specification: Specification, stream: Stream) -> Forecast:
         start = time.perf_counter()
         learner.observe(train.x[usual], train.y[usual], context=0)
         seconds = time.perf_counter() - start
-    return Forecast(needed, seconds, seconds * sum(steps_of(stream, batch, specification.steps, specification.epochs)))
+    return Forecast(
+        needed,
+        seconds,
+        seconds * sum(steps_of(stream, batch, specification.steps, specification.epochs)),
+    )
 
 
 def _typical(train: Split, batch: int) -> tuple[Tensor, Tensor]:
     """Rows of four samples that need most memory, and of a batch that takes the usual time: of texts by their lengths."""
     if train.lengths is None:
-        return torch.arange(4) % len(train), torch.arange(min(batch, len(train)))  # whether that is enough is for the run to say
+        # whether that is enough is for the run to say
+        return torch.arange(4) % len(train), torch.arange(min(batch, len(train)))
     order = train.lengths.argsort()
     return order[-4:], order[max(0, (len(order) - batch) // 2) :][:batch]
 
@@ -75,7 +95,8 @@ def _typical(train: Split, batch: int) -> tuple[Tensor, Tensor]:
 def activity_bytes(model: nn.Module, x: Tensor) -> int:
     """Bytes that a sample adds to a training step: what the backward pass keeps, and the largest of it ten times over.
 
-    The ten stand for gradients on their way and for the copies convolutions make of their inputs; measured, not derived.
+    The ten stand for gradients on their way and for the copies convolutions make of their inputs;
+    measured, not derived.
 
     Args:
         model: in training mode; its running statistics move.
@@ -101,6 +122,7 @@ def _kept(model: nn.Module, x: Tensor) -> Iterable[int]:
         return tensor
 
     with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(keep, give):
-        output = model.train()(x)  # held until all is counted: memory that is given back may be used again
+        # held until all is counted: memory that is given back may be used again
+        output = model.train()(x)
     del output
     return sizes.values()

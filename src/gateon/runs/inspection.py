@@ -36,7 +36,9 @@ def inspect(folder: Path) -> Inspection:
     for path in checkpoints(folder):
         usable += _look_at_checkpoint(path, seen)
     for path in sorted(folder.glob("*.part")):
-        seen.found.append(f"{path.name}: left half-written by a process that died; the next run removes it")
+        seen.found.append(
+            f"{path.name}: left half-written by a process that died; the next run removes it"
+        )
     owner = owner_of(folder)
     if owner is not None:
         seen.found.append(f"at work: {owner}")
@@ -58,7 +60,9 @@ def _look_at_record(folder: Path, seen: Inspection) -> None:
         return
     final = record.summary.get("continual_accuracy")
     percent = "" if final is None else f", continual accuracy {100 * final:.2f}"
-    seen.found.append(f"record.json: {record.name}, finished, {len(record.accuracy)} tasks{percent} (schema {record.schema})")
+    seen.found.append(
+        f"record.json: {record.name}, finished, {len(record.accuracy)} tasks{percent} (schema {record.schema})"
+    )
 
 
 def _look_at_checkpoint(path: Path, seen: Inspection) -> bool:
@@ -73,5 +77,7 @@ def _look_at_checkpoint(path: Path, seen: Inspection) -> bool:
     except (KeyError, TypeError):
         seen.wrong.append(f"{path} is whole, but no checkpoint of a run.")
         return False
-    seen.found.append(f"{path.name}: {place}, {path.stat().st_size / 1e6:.1f} MB, whole: {', '.join(state)}")
+    seen.found.append(
+        f"{path.name}: {place}, {path.stat().st_size / 1e6:.1f} MB, whole: {', '.join(state)}"
+    )
     return True

@@ -21,11 +21,25 @@ from ..networks.text import Pooling
 from ..streams import Stream
 from .batches import steps_of
 
-__all__ = ["ADAPTERS", "USUAL", "is_text", "lamol", "language_network", "stream_options", "with_first_rate"]
+__all__ = [
+    "ADAPTERS",
+    "USUAL",
+    "is_text",
+    "lamol",
+    "language_network",
+    "stream_options",
+    "with_first_rate",
+]
 
 TEXTS = ("asc", "dsc", "news20", "made-reviews")
-ADAPTERS = ("hat-adapters", "bcl", "ctr")  # methods that have a head for every task in their publication
-# How pretrained language models are fine-tuned as a rule: what the command line starts from for a stream of texts.
+# methods that have a head for every task in their publication
+ADAPTERS = (
+    "hat-adapters",
+    "bcl",
+    "ctr",
+)
+# How pretrained language models are fine-tuned as a rule: what the command line starts from for a
+# stream of texts.
 USUAL: Mapping[str, Any] = {"epochs": 3, "batch": 32, "lr": 1e-4, "optimizer": "adamw"}
 OPTIONS = ("model", "order", "length", "limit", "keep_headers", "random_parts")
 
@@ -47,7 +61,11 @@ def stream_options(stream: str, asked: Mapping[str, Any]) -> dict[str, Any]:
     ...
     ValueError: model is for streams of texts, not for split-mnist: leave it out.
     """
-    given = {name: asked[name] for name in OPTIONS if asked.get(name) is not None and asked[name] is not False}
+    given = {
+        name: asked[name]
+        for name in OPTIONS
+        if asked.get(name) is not None and asked[name] is not False
+    }
     for name in given:
         if not is_text(stream):
             raise ValueError(f"{name} is for streams of texts, not for {stream}: leave it out.")
@@ -69,7 +87,8 @@ def language_network(stream: Stream, pooling: Pooling | None, *, heads: bool) ->
 
     Args:
         stream: of texts.
-        pooling: of the tokens; by default their mean for MiniLM, which was trained so, and the first one for others.
+        pooling: of the tokens; by default their mean for MiniLM, which was trained so, and the
+            first one for others.
         heads: one for every task.
     """
     model, _ = _tokens_of(stream)
@@ -80,21 +99,40 @@ def language_network(stream: Stream, pooling: Pooling | None, *, heads: bool) ->
     return made
 
 
-def lamol(stream: Stream, optimizer: Callable[[Any], Optimizer], schedule: Callable[[Optimizer], LRScheduler], seed: int) -> Lamol:
+def lamol(
+    stream: Stream,
+    optimizer: Callable[[Any], Optimizer],
+    schedule: Callable[[Optimizer], LRScheduler],
+    seed: int,
+) -> Lamol:
     """LAMOL with the causal language model whose tokens the stream is made of."""
     model, pad = _tokens_of(stream)
     kind = getattr(config(model), "architectures", None) or ["an encoder"]
     if not any("LMHead" in name or "CausalLM" in name for name in kind):
-        raise ValueError(f"LAMOL needs a causal language model, and {model} is {kind[0]}: choose a model such as gpt2.")
+        raise ValueError(
+            f"LAMOL needs a causal language model, and {model} is {kind[0]}: choose a model such as gpt2."
+        )
     from transformers import AutoModelForCausalLM
 
     samples = [len(stream.split(k, "train")) for k in range(len(stream))]
     made = with_weights(AutoModelForCausalLM, find(model), {"dtype": torch.float32})
-    return Lamol(made, optimizer=optimizer, schedule=schedule, samples=samples, classes=stream.classes, pad=pad, seed=seed)
+    return Lamol(
+        made,
+        optimizer=optimizer,
+        schedule=schedule,
+        samples=samples,
+        classes=stream.classes,
+        pad=pad,
+        seed=seed,
+    )
 
 
-def with_first_rate(method: GateON, stream: Stream, batch: int, steps: int, epochs: int | None) -> GateON:
+def with_first_rate(
+    method: GateON, stream: Stream, batch: int, steps: int, epochs: int | None
+) -> GateON:
     """eta_A twice as high in a first task that is short, as in the paper."""
     if not isinstance(method.rate, float):
         return method
-    return replace(method, first_rate=first_rate(steps_of(stream, batch, steps, epochs)[0], method.rate))
+    return replace(
+        method, first_rate=first_rate(steps_of(stream, batch, steps, epochs)[0], method.rate)
+    )

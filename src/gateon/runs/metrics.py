@@ -1,14 +1,15 @@
 """Measures of continual learning: pure functions of one matrix of accuracies.
 
-`accuracy[k][j]` is the accuracy on task j after training task k, as a fraction, for K tasks counted from 0. Nested
-lists, numpy arrays and torch tensors will do. Entries with j > k may be missing (NaN, or None in a list): a metric asks
-only for the entries of its formula.
+`accuracy[k][j]` is the accuracy on task j after training task k, as a fraction, for K tasks counted
+from 0. Nested lists, numpy arrays and torch tensors will do. Entries with j > k may be missing
+(NaN, or None in a list): a metric asks only for the entries of its formula.
 
-A thin schedule does not test every old task after every task: the entries j < k of such a row k are missing, the
-diagonal is always there. Continual accuracy and what follows from it then use the entries that exist, so compare runs
-with the same schedule only.
+A thin schedule does not test every old task after every task: the entries j < k of such a row k are
+missing, the diagonal is always there. Continual accuracy and what follows from it then use the
+entries that exist, so compare runs with the same schedule only.
 
-Every metric of the matrix takes macro-F1 in place of accuracy, unchanged (the MF1 columns of the paper's tables):
+Every metric of the matrix takes macro-F1 in place of accuracy, unchanged (the MF1 columns of the
+paper's tables):
 
 >>> labels = [[0, 0, 1, 1], [0, 1, 1, 1]]  # of two tasks' test data
 >>> predictions = [[[0, 0, 1, 1], None], [[0, 0, 0, 1], [0, 1, 1, 1]]]  # [k][j]: of task j after training task k
@@ -16,9 +17,9 @@ Every metric of the matrix takes macro-F1 in place of accuracy, unchanged (the M
 >>> round(forgetting_rate(scores), 4)
 0.0667
 
-Papers use the same word for different things. The plain names here are those of Barry, Gerstner and Bellec, whose
-equation numbers are given; other definitions carry their first author's name. In formulas a[k][j] is `accuracy[k][j]`
-and tasks count from 1 to K.
+Papers use the same word for different things. The plain names here are those of Barry, Gerstner and
+Bellec, whose equation numbers are given; other definitions carry their first author's name. In
+formulas a[k][j] is `accuracy[k][j]` and tasks count from 1 to K.
 """
 
 from collections.abc import Callable
@@ -51,8 +52,9 @@ def immediate_accuracy(accuracy: ArrayLike) -> float:
 def continual_accuracies(accuracy: ArrayLike) -> _Array:
     """A^cont,k = 1/(K-k+1) sum_{k'>=k} a[k'][k] (eq. 15): each task's accuracy from its own training to the end.
 
-    The immediate accuracy is one of the terms. Where a thin schedule left entries out, the mean is over those that
-    exist; a task never tested after a later one has no continual accuracy, which is an error.
+    The immediate accuracy is one of the terms. Where a thin schedule left entries out, the mean is
+    over those that exist; a task never tested after a later one has no continual accuracy, which is
+    an error.
 
     >>> continual_accuracies([[1.0, None], [0.5, 0.75]])
     array([0.75, 0.75])
@@ -118,7 +120,9 @@ def accuracy_deviations(accuracy: ArrayLike, isolated: ArrayLike) -> _Array:
     alone = _vector(isolated, "isolated", len(immediate))
     if not alone.all():
         task = _first(alone == 0)[0]
-        raise ValueError(f"isolated[{task}] is zero and nothing is relative to zero: check that run of task {task} alone")
+        raise ValueError(
+            f"isolated[{task}] is zero and nothing is relative to zero: check that run of task {task} alone"
+        )
     return np.asarray((immediate - alone) / alone)
 
 
@@ -133,7 +137,9 @@ def accuracy_deviation(accuracy: ArrayLike, isolated: ArrayLike) -> float:
     immediate = immediate_accuracies(accuracy)
     alone = float(_vector(isolated, "isolated", len(immediate)).mean())
     if alone == 0:
-        raise ValueError("isolated is zero for every task and nothing is relative to zero: check the isolated runs")
+        raise ValueError(
+            "isolated is zero for every task and nothing is relative to zero: check the isolated runs"
+        )
     return (float(immediate.mean()) - alone) / alone
 
 
@@ -141,7 +147,8 @@ def summary(accuracy: ArrayLike, isolated: ArrayLike | None = None) -> dict[str,
     """Collect the paper's measures and the final accuracy; the accuracy deviation only if `isolated` is given.
 
     >>> summary([[1.0, None], [0.5, 0.75]])
-    {'immediate_accuracy': 0.875, 'continual_accuracy': 0.75, 'forgetting_rate': 0.125, 'final_accuracy': 0.625}
+    {'immediate_accuracy': 0.875, 'continual_accuracy': 0.75, 'forgetting_rate': 0.125,
+    'final_accuracy': 0.625}
     """
     measures = {
         "immediate_accuracy": immediate_accuracy(accuracy),
@@ -157,26 +164,30 @@ def summary(accuracy: ArrayLike, isolated: ArrayLike | None = None) -> dict[str,
 def task_locked_accuracy(curves: ArrayLike) -> _Array:
     """A(step) = 1/(K-1) sum_{k>1} A^k(step) (eq. 17): the mean course of learning after a task switch.
 
-    `curves[k][step]` is the accuracy on task k at a step of its own training. The first task follows no switch and is
-    left out.
+    `curves[k][step]` is the accuracy on task k at a step of its own training. The first task
+    follows no switch and is left out.
 
     >>> task_locked_accuracy([[0.0, 1.0], [0.25, 0.75], [0.75, 1.0]])
     array([0.5  , 0.875])
     """
     switched = _fractions(curves, "curves", ndim=2)[1:]
     if len(switched) == 0:
-        raise ValueError("curves holds the first task only, which follows no switch: give two tasks or more")
+        raise ValueError(
+            "curves holds the first task only, which follows no switch: give two tasks or more"
+        )
     if np.isnan(switched).any():
         k, step = _first(np.isnan(switched))
-        raise ValueError(f"curves[{k + 1}][{step}] is NaN: keep only the steps at which every task was tested")
+        raise ValueError(
+            f"curves[{k + 1}][{step}] is NaN: keep only the steps at which every task was tested"
+        )
     return np.asarray(switched.mean(axis=0))
 
 
 def context_correlation(gate_weights: ArrayLike) -> _Array:
     """C_ij = cov(b_i, b_j) / (sd_i sd_j) with b = 1 if v > 0 else 0 (eq. 18, 19): do contexts share a layer's units?
 
-    `gate_weights[i][u]` is v of context i at unit u. A context whose gates are all open or all closed has no spread:
-    its correlation with every other context is NaN. The diagonal is always 1.
+    `gate_weights[i][u]` is v of context i at unit u. A context whose gates are all open or all
+    closed has no spread: its correlation with every other context is NaN. The diagonal is always 1.
 
     >>> context_correlation([[0.3, 0.1, -0.2, 0.0], [1.0, 2.0, -3.0, -4.0], [-0.1, -0.1, 0.1, 0.1]])
     array([[ 1.,  1., -1.],
@@ -186,10 +197,13 @@ def context_correlation(gate_weights: ArrayLike) -> _Array:
     weights = _floats(gate_weights, "gate_weights", ndim=2)
     if not np.isfinite(weights).all():
         context, unit = _first(~np.isfinite(weights))
-        raise ValueError(f"gate_weights[{context}][{unit}] is {weights[context, unit]}: give finite weights")
+        raise ValueError(
+            f"gate_weights[{context}][{unit}] is {weights[context, unit]}: give finite weights"
+        )
     used = (weights > 0).astype(np.float64)
     units, count = used.shape[1], used.sum(axis=1)
-    # Covariance and variance times units^2 are whole numbers, so that equal gates correlate with exactly 1.
+    # Covariance and variance times units^2 are whole numbers, so that equal gates correlate with
+    # exactly 1.
     covariance = units * (used @ used.T) - np.outer(count, count)
     variance = count * (units - count)
     deviations = np.sqrt(np.outer(variance, variance))
@@ -207,29 +221,35 @@ def lopez_paz_backward_transfer(accuracy: ArrayLike) -> float:
     >>> lopez_paz_backward_transfer([[1.0, None], [0.5, 0.75]])
     -0.5
     """
-    matrix = _matrix(accuracy, "backward transfer", lambda k, j, last: (k == j) | (k == last), at_least=2)
+    matrix = _matrix(
+        accuracy, "backward transfer", lambda k, j, last: (k == j) | (k == last), at_least=2
+    )
     return float((matrix[-1] - matrix.diagonal())[:-1].mean())
 
 
 def lopez_paz_forward_transfer(accuracy: ArrayLike, untrained: ArrayLike) -> float:
     """FWT = 1/(K-1) sum_{j>1} (a[j-1][j] - b[j]): what earlier tasks alone teach about the next one.
 
-    Needs the entries just above the diagonal: each task tested right before its training. `untrained` is b, the K
-    accuracies of the network before any training; its first entry is not used. Lopez-Paz and Ranzato, Gradient Episodic
-    Memory for Continual Learning, 2017.
+    Needs the entries just above the diagonal: each task tested right before its training.
+    `untrained` is b, the K accuracies of the network before any training; its first entry is not
+    used. Lopez-Paz and Ranzato, Gradient Episodic Memory for Continual Learning, 2017.
 
     >>> lopez_paz_forward_transfer([[1.0, 0.5], [0.5, 0.75]], untrained=[0.25, 0.25])
     0.25
     """
     matrix = _matrix(accuracy, "forward transfer", lambda k, j, last: j == k + 1, at_least=2)
-    return float((matrix.diagonal(offset=1) - _vector(untrained, "untrained", len(matrix), unused=1)[1:]).mean())
+    return float(
+        (
+            matrix.diagonal(offset=1) - _vector(untrained, "untrained", len(matrix), unused=1)[1:]
+        ).mean()
+    )
 
 
 def chaudhry_forgetting(accuracy: ArrayLike) -> float:
     """F = 1/(K-1) sum_{j<K} (max_{j<=l<K} a[l][j] - a[K][j]): the fall of old tasks from their best to the end.
 
-    Entries a thin schedule left out do not take part in the maximum. Chaudhry, Dokania, Ajanthan and Torr, Riemannian
-    Walk for Incremental Learning, 2018.
+    Entries a thin schedule left out do not take part in the maximum. Chaudhry, Dokania, Ajanthan
+    and Torr, Riemannian Walk for Incremental Learning, 2018.
 
     >>> chaudhry_forgetting([[0.5, None, None], [0.75, 0.5, None], [0.25, 0.5, 1.0]])
     0.25
@@ -242,7 +262,8 @@ def chaudhry_forgetting(accuracy: ArrayLike) -> float:
 def diaz_rodriguez_accuracy(accuracy: ArrayLike) -> float:
     """A = 2/(K(K+1)) sum_{k>=j} a[k][j]: the mean of all tests of learned tasks, so that early tasks weigh most.
 
-    Díaz-Rodríguez, Lomonaco, Filliat and Maltoni, Don't forget, there is more than forgetting, 2018.
+    Díaz-Rodríguez, Lomonaco, Filliat and Maltoni, Don't forget, there is more than forgetting,
+    2018.
 
     >>> diaz_rodriguez_accuracy([[1.0, None], [0.5, 0.75]])
     0.75
@@ -254,7 +275,8 @@ def diaz_rodriguez_accuracy(accuracy: ArrayLike) -> float:
 def rebuffi_incremental_accuracy(accuracy: ArrayLike) -> float:
     """1/K sum_k 1/k sum_{j<=k} a[k][j]: the accuracy on the tasks so far, averaged over the run (tasks of equal size).
 
-    Rebuffi, Kolesnikov, Sperl and Lampert, iCaRL: Incremental Classifier and Representation Learning, 2017.
+    Rebuffi, Kolesnikov, Sperl and Lampert, iCaRL: Incremental Classifier and Representation
+    Learning, 2017.
 
     >>> rebuffi_incremental_accuracy([[1.0, None], [0.5, 0.75]])
     0.8125
@@ -272,9 +294,14 @@ def confusion(labels: ArrayLike, predictions: ArrayLike, classes: int) -> NDArra
     """
     if classes < 1:
         raise ValueError(f"classes is {classes}: give the number of classes, 1 or more")
-    truth, guess = _indices(labels, "labels", classes), _indices(predictions, "predictions", classes)
+    truth, guess = (
+        _indices(labels, "labels", classes),
+        _indices(predictions, "predictions", classes),
+    )
     if len(truth) != len(guess):
-        raise ValueError(f"labels has {len(truth)} entries and predictions {len(guess)}: give one of each per sample")
+        raise ValueError(
+            f"labels has {len(truth)} entries and predictions {len(guess)}: give one of each per sample"
+        )
     counts = np.bincount(truth * classes + guess, minlength=classes**2)
     return counts.reshape(classes, classes).astype(np.int64)
 
@@ -304,9 +331,13 @@ def _array(values: Any, name: str, ndim: int) -> NDArray[Any]:
     try:
         array = np.asarray(values)
     except (TypeError, ValueError, RuntimeError) as error:
-        raise ValueError(f"{name} is no regular array, give every row the same length: {error}") from error
+        raise ValueError(
+            f"{name} is no regular array, give every row the same length: {error}"
+        ) from error
     if array.ndim != ndim or array.size == 0:
-        raise ValueError(f"{name} has shape {array.shape}: give {ndim} dimension(s), none of them empty")
+        raise ValueError(
+            f"{name} has shape {array.shape}: give {ndim} dimension(s), none of them empty"
+        )
     return array
 
 
@@ -315,7 +346,9 @@ def _floats(values: ArrayLike, name: str, ndim: int) -> _Array:
     try:
         return array.astype(np.float64)
     except (TypeError, ValueError) as error:
-        raise ValueError(f"{name} holds something else than numbers, give numbers only: {error}") from error
+        raise ValueError(
+            f"{name} holds something else than numbers, give numbers only: {error}"
+        ) from error
 
 
 def _fractions(values: ArrayLike, name: str, ndim: int) -> _Array:
@@ -323,18 +356,24 @@ def _fractions(values: ArrayLike, name: str, ndim: int) -> _Array:
     outside = (array < 0) | (array > 1)
     if outside.any():
         place = "".join(f"[{i}]" for i in _first(outside))
-        raise ValueError(f"{name}{place} is {array[outside][0]:g}, not in 0 to 1: give fractions, not percent")
+        raise ValueError(
+            f"{name}{place} is {array[outside][0]:g}, not in 0 to 1: give fractions, not percent"
+        )
     return array
 
 
 def _vector(values: ArrayLike, name: str, tasks: int, unused: int = 0) -> _Array:
     vector = _fractions(values, name, ndim=1)
     if len(vector) != tasks:
-        raise ValueError(f"{name} has {len(vector)} entries for {tasks} tasks: give one accuracy for each task")
+        raise ValueError(
+            f"{name} has {len(vector)} entries for {tasks} tasks: give one accuracy for each task"
+        )
     missing = np.isnan(vector[unused:])
     if missing.any():
         task = _first(missing)[0] + unused
-        raise ValueError(f"{name}[{task}] is NaN: give the accuracy of task {task} (counted from 0)")
+        raise ValueError(
+            f"{name}[{task}] is NaN: give the accuracy of task {task} (counted from 0)"
+        )
     return vector
 
 
@@ -348,23 +387,31 @@ def _matrix(
     matrix = _fractions(accuracy, "accuracy", ndim=2)
     tasks, columns = matrix.shape
     if tasks != columns:
-        raise ValueError(f"accuracy has shape {matrix.shape}: give a square matrix, a row and a column for each task")
+        raise ValueError(
+            f"accuracy has shape {matrix.shape}: give a square matrix, a row and a column for each task"
+        )
     if tasks < at_least:
         raise ValueError(f"{metric} is undefined for {tasks} task: give {at_least} tasks or more")
     task = np.arange(tasks)
     missing = needed(task[:, None], task, tasks - 1) & np.isnan(matrix)
     if missing.any():
         k, j = _first(missing)
-        raise ValueError(f"{metric} needs accuracy[{k}][{j}], which is NaN: test task {j} after training task {k} (counted from 0)")
+        raise ValueError(
+            f"{metric} needs accuracy[{k}][{j}], which is NaN: test task {j} after training task {k} (counted from 0)"
+        )
     return matrix
 
 
 def _indices(values: ArrayLike, name: str, classes: int) -> NDArray[np.int64]:
     array = _array(values, name, ndim=1)
     if array.dtype.kind not in "biu":
-        raise ValueError(f"{name} holds {array.dtype} values: give class indices, whole numbers from 0 to {classes - 1}")
+        raise ValueError(
+            f"{name} holds {array.dtype} values: give class indices, whole numbers from 0 to {classes - 1}"
+        )
     outside = (array < 0) | (array >= classes)
     if outside.any():
         i = _first(outside)[0]
-        raise ValueError(f"{name}[{i}] is {array[i]}, not in 0 to {classes - 1}: check it, or classes={classes}")
+        raise ValueError(
+            f"{name}[{i}] is {array[i]}, not in 0 to {classes - 1}: check it, or classes={classes}"
+        )
     return array.astype(np.int64)

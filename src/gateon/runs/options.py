@@ -18,7 +18,13 @@ from ..storage.files import content_of
 __all__ = ["as_annotated", "as_values", "check_types", "load", "nearest", "save"]
 
 LARGEST = 1 << 20  # bytes of a file of options
-KINDS = {int: "a whole number", float: "a finite number", str: "a string", bool: "true or false", tuple: "a list of numbers"}
+KINDS = {
+    int: "a whole number",
+    float: "a finite number",
+    str: "a string",
+    bool: "true or false",
+    tuple: "a list of numbers",
+}
 
 
 def check_types(options: Any) -> None:
@@ -40,7 +46,10 @@ def check_types(options: Any) -> None:
 
 def as_values(options: Any) -> dict[str, Any]:
     """As JSON has them: tuples as lists."""
-    return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(options).items()}
+    return {
+        name: list(value) if isinstance(value, tuple) else value
+        for name, value in asdict(options).items()
+    }
 
 
 def as_annotated(values: dict[str, Any], kind: type) -> dict[str, Any]:
@@ -48,14 +57,20 @@ def as_annotated(values: dict[str, Any], kind: type) -> dict[str, Any]:
     hints = _hints(kind)
     for name in values:
         if name not in hints:
-            raise ValueError(f"There is no option {name!r}{nearest(name, list(hints))}: see gateon run --help.")
+            raise ValueError(
+                f"There is no option {name!r}{nearest(name, list(hints))}: see gateon run --help."
+            )
     return {name: _as_annotated(value, hints[name]) for name, value in values.items()}
 
 
 def save(values: dict[str, Any], path: Path) -> None:
     """Write them as TOML; what is None is left out."""
     # TOML writes numbers, strings and lists as JSON does, but for one character.
-    lines = [f"{name} = {json.dumps(value, ensure_ascii=False)}\n" for name, value in values.items() if value is not None]
+    lines = [
+        f"{name} = {json.dumps(value, ensure_ascii=False)}\n"
+        for name, value in values.items()
+        if value is not None
+    ]
     with whole_file(path) as aside:
         aside.write_text("".join(lines).replace("\x7f", "\\u007f"), encoding="utf-8", newline="\n")
 
@@ -91,10 +106,16 @@ def _check_type(name: str, value: Any, hint: Any) -> None:
     if any(_fits(value, part) for part in parts):
         return
     choices = [choice for part in parts if get_origin(part) is Literal for choice in get_args(part)]
-    kinds = [KINDS[get_origin(part) or part] for part in parts if (get_origin(part) or part) in KINDS]
+    kinds = [
+        KINDS[get_origin(part) or part] for part in parts if (get_origin(part) or part) in KINDS
+    ]
     if choices and isinstance(value, str):
-        raise ValueError(f"There is no {name} {value!r}{nearest(value, choices)}: choose {', '.join([*choices, *kinds])}.")
-    raise ValueError(f"{name} is {' or '.join(['one of ' + ', '.join(choices)] * bool(choices) + kinds)}, not {value!r}.")
+        raise ValueError(
+            f"There is no {name} {value!r}{nearest(value, choices)}: choose {', '.join([*choices, *kinds])}."
+        )
+    raise ValueError(
+        f"{name} is {' or '.join(['one of ' + ', '.join(choices)] * bool(choices) + kinds)}, not {value!r}."
+    )
 
 
 def _parts(hint: Any) -> tuple[Any, ...]:
@@ -108,7 +129,11 @@ def _fits(value: Any, kind: Any) -> bool:
     if get_origin(kind) is tuple:
         return isinstance(value, tuple) and all(_fits(item, get_args(kind)[0]) for item in value)
     if kind is float:
-        return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
+        return (
+            isinstance(value, int | float)
+            and not isinstance(value, bool)
+            and abs(value) <= sys.float_info.max
+        )
     return isinstance(value, kind) and not (kind is int and isinstance(value, bool))
 
 
@@ -117,4 +142,8 @@ def _as_annotated(value: Any, hint: Any) -> Any:
     parts = _parts(hint)
     if type(value) is int and float in parts and abs(value) <= sys.float_info.max:
         return float(value)
-    return tuple(value) if isinstance(value, list) and any(get_origin(part) is tuple for part in parts) else value
+    return (
+        tuple(value)
+        if isinstance(value, list) and any(get_origin(part) is tuple for part in parts)
+        else value
+    )

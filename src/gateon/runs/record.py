@@ -27,7 +27,8 @@ __all__ = ["MACRO_F1", "SCHEMA", "Record", "are_times", "environment", "fits", "
 SCHEMA = 2  # 1: every row of a table in full
 LARGEST = 1 << 28  # bytes of a record: that of 5,000 tasks has half as many
 WHOLE = 1 << 64  # of any whole number in it: far larger ones are no floats any more
-SPARSE = 64  # figures a table may have for each byte of its file: rows that were not measured take no room there
+# figures a table may have for each byte of its file: rows that were not measured take no room there
+SPARSE = 64
 SKIP, THEN = "skip", "then"  # {"skip": 3, "then": [0.9]} stands for [null, null, null, 0.9]
 # What the measures of accuracy are called where they are of macro-F1.
 MACRO_F1 = {
@@ -49,7 +50,8 @@ class Record:
         data: where the data came from, with its sha256.
         tasks: their names, in order.
         identities: which task each one is; one that returns has the number it had before.
-        contexts: the context each task was learned in; where contexts are inferred, the one it ended in.
+        contexts: the context each task was learned in; where contexts are inferred, the one it
+            ended in.
         switches: where contexts are inferred, [task, step, context] of each switch that was found.
         accuracy: accuracy[k][j] on task j after training task k; None where it was not measured.
         macro_f1: the same for macro-F1.
@@ -87,7 +89,8 @@ class Record:
     def summary(self) -> dict[str, float]:
         """immediate_accuracy, continual_accuracy, forgetting_rate, final_accuracy; accuracy_deviation where isolated is known.
 
-        The same of macro-F1, if it was measured wherever accuracy was: see `MACRO_F1` for what they are called.
+        The same of macro-F1, if it was measured wherever accuracy was: see `MACRO_F1` for what they
+        are called.
         """
         found = metrics.summary(np.array(_square(self.accuracy)), self.isolated)
         if self.macro_f1 and _measured(self.macro_f1) == _measured(self.accuracy):
@@ -117,7 +120,9 @@ class Record:
             if type(schema) is not int:
                 raise TypeError("its schema is no number")
             if schema > SCHEMA:
-                raise _NewerError(f"{path} has schema {schema}, this gateon reads up to {SCHEMA}: update gateon to read it.")
+                raise _NewerError(
+                    f"{path} has schema {schema}, this gateon reads up to {SCHEMA}: update gateon to read it."
+                )
             for name in ("accuracy", "macro_f1"):
                 content[name] = unpacked(content.get(name, []), SPARSE * len(text))
             record = cls(**{f.name: content[f.name] for f in fields(cls) if f.name in content})
@@ -125,8 +130,17 @@ class Record:
             record.summary  # noqa: B018 (a record whose figures cannot be read is a damaged one)
         except _NewerError:
             raise
-        except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError) as reason:
-            raise ValueError(f"{path} is no record of gateon, or a damaged one: move it away.") from reason
+        except (
+            ValueError,
+            KeyError,
+            TypeError,
+            AttributeError,
+            ArithmeticError,
+            RecursionError,
+        ) as reason:
+            raise ValueError(
+                f"{path} is no record of gateon, or a damaged one: move it away."
+            ) from reason
         return record
 
 
@@ -140,8 +154,13 @@ def packed(rows: list[list[float | None]]) -> list[Any]:
     >>> packed([[0.9], [None, 0.8], [None, None, 0.7]])
     [[0.9], [None, 0.8], {'skip': 2, 'then': [0.7]}]
     """
-    skipped = [next((j for j, value in enumerate(row) if value is not None), len(row)) for row in rows]
-    return [row if skip < 2 else {SKIP: skip, THEN: row[skip:]} for row, skip in zip(rows, skipped, strict=True)]
+    skipped = [
+        next((j for j, value in enumerate(row) if value is not None), len(row)) for row in rows
+    ]
+    return [
+        row if skip < 2 else {SKIP: skip, THEN: row[skip:]}
+        for row, skip in zip(rows, skipped, strict=True)
+    ]
 
 
 def unpacked(rows: Any, most: int) -> Any:
@@ -156,7 +175,12 @@ def unpacked(rows: Any, most: int) -> Any:
     for row in rows:
         if isinstance(row, dict):
             skip, then = row[SKIP], row[THEN]
-            if type(skip) is not int or not 0 <= skip < len(rows) or not isinstance(then, list) or skip > most:
+            if (
+                type(skip) is not int
+                or not 0 <= skip < len(rows)
+                or not isinstance(then, list)
+                or skip > most
+            ):
                 raise ValueError("its tables have gaps")
             row, most = [None] * skip + then, most - skip
         full.append(row)
@@ -171,7 +195,13 @@ def _lines(content: dict[str, Any]) -> str:
         if isinstance(value, list) and value:
             shown = "[\n  " + ",\n  ".join(json.dumps(item) for item in value) + "\n ]"
         elif isinstance(value, dict) and value:
-            shown = "{\n  " + ",\n  ".join(f"{json.dumps(key)}: {json.dumps(item)}" for key, item in value.items()) + "\n }"
+            shown = (
+                "{\n  "
+                + ",\n  ".join(
+                    f"{json.dumps(key)}: {json.dumps(item)}" for key, item in value.items()
+                )
+                + "\n }"
+            )
         lines.append(f" {json.dumps(name)}: {shown}")
     return "{\n" + ",\n".join(lines) + "\n}\n"
 
@@ -194,7 +224,10 @@ def are_times(seconds: list[dict[str, float]]) -> bool:
     >>> are_times([{"train": 1.5, "evaluate": 0.1}]), are_times([{"train": 1.5}])
     (True, False)
     """
-    return all(one.keys() == {"train", "evaluate"} and all(0 <= value < math.inf for value in one.values()) for one in seconds)
+    return all(
+        one.keys() == {"train", "evaluate"} and all(0 <= value < math.inf for value in one.values())
+        for one in seconds
+    )
 
 
 def fits(value: Any, kind: Any) -> bool:
@@ -214,7 +247,13 @@ def fits(value: Any, kind: Any) -> bool:
     return type(value) in PLAIN[kind] and (type(value) is not int or abs(value) <= WHOLE)
 
 
-PLAIN: dict[Any, set[Any]] = {float: {float, int}, int: {int}, str: {str}, NoneType: {NoneType}}  # what JSON has for each
+# what JSON has for each
+PLAIN: dict[Any, set[Any]] = {
+    float: {float, int},
+    int: {int},
+    str: {str},
+    NoneType: {NoneType},
+}
 
 
 def _all_fit(values: Collection[Any], kind: Any) -> bool:
@@ -223,7 +262,9 @@ def _all_fit(values: Collection[Any], kind: Any) -> bool:
     if all(one in PLAIN for one in kinds):
         found = set(map(type, values))
         allowed = set().union(*(PLAIN[one] for one in kinds))
-        return found <= allowed and (int not in found or all(abs(value) <= WHOLE for value in values if type(value) is int))
+        return found <= allowed and (
+            int not in found or all(abs(value) <= WHOLE for value in values if type(value) is int)
+        )
     return all(fits(item, kind) for item in values)
 
 
@@ -233,7 +274,11 @@ def _measured(matrix: list[list[float | None]]) -> list[list[bool]]:
 
 def _square(rows: list[list[float | None]]) -> list[list[float]]:
     """Every row as long as there are rows; what was not measured is NaN."""
-    return [[math.nan if value is None else value for value in row] + [math.nan] * (len(rows) - len(row)) for row in rows]
+    return [
+        [math.nan if value is None else value for value in row]
+        + [math.nan] * (len(rows) - len(row))
+        for row in rows
+    ]
 
 
 def environment() -> dict[str, object]:
@@ -264,15 +309,20 @@ def _version(package: str) -> str | None:
 def _commit() -> str | None:
     """The commit of the source tree gateon runs from, with a + where it has changes; None for an installed package."""
     try:
-        _git("ls-files", "--error-unmatch", __file__)  # a package installed below some other repository is not part of it
-        return _git("rev-parse", "HEAD") + ("+" if _git("status", "--porcelain", "--untracked-files=no", ".") else "")
+        # a package installed below some other repository is not part of it
+        _git("ls-files", "--error-unmatch", __file__)
+        return _git("rev-parse", "HEAD") + (
+            "+" if _git("status", "--porcelain", "--untracked-files=no", ".") else ""
+        )
     except (OSError, subprocess.SubprocessError):
         return None
 
 
 def _git(*words: str) -> str:
     here = Path(__file__).parent
-    return subprocess.run(["git", *words], cwd=here, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
+    return subprocess.run(
+        ["git", *words], cwd=here, capture_output=True, text=True, timeout=10, check=True
+    ).stdout.strip()
 
 
 def _processor() -> str:
@@ -280,4 +330,7 @@ def _processor() -> str:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
         return platform.processor()
-    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.processor())
+    return next(
+        (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")),
+        platform.processor(),
+    )

@@ -30,16 +30,36 @@ from .progress import Progress, Quiet
 from .record import Record, are_times, environment, fits, packed, unpacked
 from .stopping import Interrupted, Stop, Terminated, stoppable
 
-__all__ = ["AnyLearner", "Interrupted", "Progress", "Quiet", "Terminated", "is_out_of_memory", "run"]
+__all__ = [
+    "AnyLearner",
+    "Interrupted",
+    "Progress",
+    "Quiet",
+    "Terminated",
+    "is_out_of_memory",
+    "run",
+]
 
 Schedule = Literal["all", "last"]
 AnyLearner = Learner | Isolated | Zoo | Lamol
 SAVE_EVERY = 60.0  # seconds between checkpoints
 NUMBERS = 1 << 21  # inputs evaluated at once: activities of convolutions are many times larger
 TEXTS = 64  # texts evaluated at once
-SPARING = 50  # times what the last checkpoint took must lie before the next: they cost no more than 2 %
+SPARING = (
+    50  # times what the last checkpoint took must lie before the next: they cost no more than 2 %
+)
 # What is kept of the record while it grows, but for times.
-FOUND = ("tasks", "identities", "contexts", "switches", "accuracy", "macro_f1", "density", "availability", "curves")
+FOUND = (
+    "tasks",
+    "identities",
+    "contexts",
+    "switches",
+    "accuracy",
+    "macro_f1",
+    "density",
+    "availability",
+    "curves",
+)
 TABLES = ("accuracy", "macro_f1")
 ALONE = ("isolated", "isolated_macro_f1")  # which may come to be known later
 KEPT = (*FOUND, *ALONE)
@@ -84,20 +104,23 @@ def run(
     Args:
         stream: the tasks.
         learner: what learns them.
-        out: directory of the run. It is resumed if it was begun, and returned at once if it is finished.
+        out: directory of the run. It is resumed if it was begun, and returned at once if it is
+            finished.
         steps: batches of each task.
-        epochs: instead of steps, how often to go through the samples of each task; the last batch of an epoch may be smaller.
+        epochs: instead of steps, how often to go through the samples of each task; the last batch
+            of an epoch may be smaller.
         batch: samples in each.
         seed: of the order of the samples.
-        evaluate: after each task measure "all" tasks so far; only at the "last"; or after every n-th. Its own is always measured.
+        evaluate: after each task measure "all" tasks so far; only at the "last"; or after every
+            n-th. Its own is always measured.
         curves: also measure the task being learned every so many steps.
         part: "test", or "validation" to choose settings.
         isolated: accuracies of networks that learned one task each, for the accuracy deviation.
         isolated_macro_f1: their macro-F1.
         specification: what to write into the record; by default stream, method and budget.
         progress: who is told how it goes.
-        save_every: seconds between checkpoints. By default 60, or more where they would cost more than 2 % of the time, and after
-            every task where they cost less.
+        save_every: seconds between checkpoints. By default 60, or more where they would cost more
+            than 2 % of the time, and after every task where they cost less.
         keep: leave the last checkpoint beside the record when the run is finished.
         defaults: of the options of the specification, for runs from before there was an option.
 
@@ -112,10 +135,23 @@ def run(
     """
     _check(stream, steps, epochs, batch, evaluate, curves, isolated)
     told = progress or Quiet()
-    asked = specification or _described(stream, learner, steps, epochs, batch, seed, evaluate, curves, part)
-    fresh = Record(f"{stream.name} {learner.method.name}", asked, stream.source, isolated=isolated, part=part)
+    asked = specification or _described(
+        stream, learner, steps, epochs, batch, seed, evaluate, curves, part
+    )
+    fresh = Record(
+        f"{stream.name} {learner.method.name}", asked, stream.source, isolated=isolated, part=part
+    )
     fresh.isolated_macro_f1 = isolated_macro_f1
-    budget = _Budget(steps_of(stream, batch, steps, epochs), epochs, batch, seed, evaluate, curves, save_every, keep)
+    budget = _Budget(
+        steps_of(stream, batch, steps, epochs),
+        epochs,
+        batch,
+        seed,
+        evaluate,
+        curves,
+        save_every,
+        keep,
+    )
     if out is None:
         return _Run(stream, learner, fresh, budget, told).go()
     folder = folder_made(Path(out))
@@ -146,7 +182,11 @@ class _Run:
         self.ended = False  # whether the method was told that the task is over
         self.identities: list[int] = []  # of the tasks so far, to recognise one that returns
         self.trained = 0.0  # seconds of the current task
-        self.saved, self.saving = time.monotonic(), 0.0  # when it was last saved, and how long that took
+        # when it was last saved, and how long that took
+        self.saved, self.saving = (
+            time.monotonic(),
+            0.0,
+        )
         self.last: Path | None = None  # the last whole checkpoint
         self.resumed: Path | None = None  # the one the run went on from, until it has made a step
         self.stop = Stop()
@@ -173,7 +213,9 @@ class _Run:
             raise
         finally:
             self.progress.end()
-        if self.stop:  # after the last step: the run is whole, but whoever stopped it wants nothing further
+        if (
+            self.stop
+        ):  # after the last step: the run is whole, but whoever stopped it wants nothing further
             raise self.stop.reason
         return self.record
 
@@ -190,8 +232,12 @@ class _Run:
             # Nothing was learned since: what fits in kind may still hold numbers that lead nowhere.
             kind = FloatingPointError if isinstance(reason, FloatingPointError) else ValueError
             told = printable(reason).rstrip(".")
-            raise kind(f"{self.resumed} cannot be gone on with ({told}): delete it to start anew.") from reason
-        if isinstance(reason, ValueError | OSError | FloatingPointError) and (self.task or self.step):
+            raise kind(
+                f"{self.resumed} cannot be gone on with ({told}): delete it to start anew."
+            ) from reason
+        if isinstance(reason, ValueError | OSError | FloatingPointError) and (
+            self.task or self.step
+        ):
             self._save()
 
     def _finish(self) -> None:
@@ -211,12 +257,15 @@ class _Run:
             if task.identity not in self.identities:
                 self.identities.append(task.identity)
             self.record.identities.append(self.identities.index(task.identity))
-            self.record.contexts.append(self.record.identities[-1])  # where contexts are inferred, until one is found
+            # where contexts are inferred, until one is found
+            self.record.contexts.append(self.record.identities[-1])
             self.record.tasks.append(task.name)
             self.record.curves.append([])
         if budget.epochs is None and budget.batch > len(task.train):
             samples = f"the {len(task.train)} training samples of task {task.name!r}"
-            raise ValueError(f"A batch of {budget.batch} is larger than {samples}: choose a smaller one.")
+            raise ValueError(
+                f"A batch of {budget.batch} is larger than {samples}: choose a smaller one."
+            )
         inferred = self.learner.contexts is not None
         context = None if inferred else self.record.contexts[self.task]
         tell(outline(task.train, self.stream.classes, steps, budget.epochs), self.learner)
@@ -240,9 +289,14 @@ class _Run:
                     raise self.stop.reason
         if not self.ended and not inferred:  # whoever infers contexts is not told where tasks end
             self.learner.end_task(
-                self.task, ((task.train.x[i], task.train.y[i]) for i in torch.arange(len(task.train)).split(budget.batch))
+                self.task,
+                (
+                    (task.train.x[i], task.train.y[i])
+                    for i in torch.arange(len(task.train)).split(budget.batch)
+                ),
             )
-        self.trained += time.monotonic() - begin  # what a method does at the end of a task is part of its price
+        # what a method does at the end of a task is part of its price
+        self.trained += time.monotonic() - begin
         self.ended = True
 
     def _note(self, seen: Observation) -> None:
@@ -261,11 +315,15 @@ class _Run:
     def _measure(self) -> None:
         start = time.monotonic()
         record, last, every = self.record, self.task == len(self.stream) - 1, self.budget.evaluate
-        everything = last or every == "all" or (isinstance(every, int) and (self.task + 1) % every == 0)
+        everything = (
+            last or every == "all" or (isinstance(every, int) and (self.task + 1) % every == 0)
+        )
         accuracies: list[float | None] = []
         f1: list[float | None] = []
         for j in range(self.task + 1):
-            if self.stop and j < self.task:  # many tasks take long to measure: it is done anew when the run goes on
+            if (
+                self.stop and j < self.task
+            ):  # many tasks take long to measure: it is done anew when the run goes on
                 self._save()
                 raise self.stop.reason
             accuracy: float | None = None
@@ -277,36 +335,55 @@ class _Run:
             accuracies.append(accuracy)
             f1.append(macro)
         density, availability = self._look_inside(record.contexts[self.task])
-        record.accuracy.append(accuracies)  # all at once: a run that stops in here finds nothing half-measured
+        # all at once: a run that stops in here finds nothing half-measured
+        record.accuracy.append(accuracies)
         record.macro_f1.append(f1)
         record.density.append(density)
         record.availability.append(availability)
-        record.seconds.append({"train": round(self.trained, 3), "evaluate": round(time.monotonic() - start, 3)})
+        record.seconds.append(
+            {"train": round(self.trained, 3), "evaluate": round(time.monotonic() - start, 3)}
+        )
         self.progress.task(self.task, record.tasks[-1], accuracies, self.trained)
 
     def _scores(self, task: int, context: int) -> tuple[float, float]:
         """Accuracy and macro-F1 on a task."""
         split = self.stream.split(task, "test" if self.record.part == "test" else "validation")
         if not len(split):
-            raise ValueError(f"Task {task + 1} of {self.stream.name} has no {self.record.part} data to measure on.")
+            raise ValueError(
+                f"Task {task + 1} of {self.stream.name} has no {self.record.part} data to measure on."
+            )
         if split.lengths is None:
-            parts = math.ceil(len(split) / max(1, min(2000, NUMBERS // math.prod(self.stream.shape))))
+            parts = math.ceil(
+                len(split) / max(1, min(2000, NUMBERS // math.prod(self.stream.shape)))
+            )
             rows = torch.arange(len(split)).chunk(parts)
         else:  # texts of one length together: little is padding
             rows = split.lengths.argsort(stable=True).split(TEXTS)
-        predicted = torch.cat([self.learner.predict(split.x[i], context=context).argmax(1) for i in rows])
+        predicted = torch.cat(
+            [self.learner.predict(split.x[i], context=context).argmax(1) for i in rows]
+        )
         y = split.y[torch.cat(rows)]
         accuracy = (predicted == y).double().mean().item()
-        return accuracy, metrics.macro_f1(y, predicted, max(self.stream.classes, int(predicted.max()) + 1))
+        return accuracy, metrics.macro_f1(
+            y, predicted, max(self.stream.classes, int(predicted.max()) + 1)
+        )
 
     def _look_inside(self, context: int) -> tuple[dict[str, float], dict[str, dict[str, float]]]:
         """The share of open gates by site, and what is frozen and what is free there."""
         gates = gates_of(self.learner.model)
-        opened = {} if gates is None else {site: (gain > 0).float().mean().item() for site, gain in gates.gain(context).items()}
+        opened = (
+            {}
+            if gates is None
+            else {
+                site: (gain > 0).float().mean().item() for site, gain in gates.gain(context).items()
+            }
+        )
         method = self.learner.method
         handle = method.handle if isinstance(method, GateON) else None
         found = {} if handle is None else handle.saturation()
-        return opened, {site: {"frozen": frozen, "room": room} for site, (frozen, room) in found.items()}
+        return opened, {
+            site: {"frozen": frozen, "room": room} for site, (frozen, room) in found.items()
+        }
 
     def _due(self, after_task: bool = False) -> bool:
         """Whether it is time for a checkpoint."""
@@ -322,10 +399,18 @@ class _Run:
             state = {
                 "specification": self.record.specification,
                 "data": self.record.data,
-                "position": {"task": self.task, "step": self.step, "ended": self.ended, "identities": self.identities},
+                "position": {
+                    "task": self.task,
+                    "step": self.step,
+                    "ended": self.ended,
+                    "identities": self.identities,
+                },
                 "found": {name: getattr(self.record, name) for name in KEPT}
                 | {name: packed(getattr(self.record, name)) for name in TABLES},
-                "times": {"trained": self.trained, "seconds": self.record.seconds},  # apart: all else is equal in equal runs
+                "times": {
+                    "trained": self.trained,
+                    "seconds": self.record.seconds,
+                },  # apart: all else is equal in equal runs
                 "learner": self.learner.state_dict(),
             }
             path = checkpoint_path(self.folder, self.task, self.step)
@@ -341,14 +426,22 @@ class _Run:
             return
         path, state = found
         parts = ("specification", "data", "position", "found", "learner")
-        if not all(isinstance(state.get(part), dict) for part in parts) or not isinstance(state.get("times", {}), dict):
+        if not all(isinstance(state.get(part), dict) for part in parts) or not isinstance(
+            state.get("times", {}), dict
+        ):
             raise ValueError(f"{path} is no checkpoint of this run: delete it to start anew.")
         check_same(state["specification"], state["data"], self.record, path, self.defaults)
         try:
-            position, kept, times = _position(state, self.budget.steps, self.learner.contexts is not None)
-            self.learner.load_state_dict(state["learner"], Inputs(self.stream.shape, self.stream.classes))
+            position, kept, times = _position(
+                state, self.budget.steps, self.learner.contexts is not None
+            )
+            self.learner.load_state_dict(
+                state["learner"], Inputs(self.stream.shape, self.stream.classes)
+            )
         except (ValueError, OverflowError) as reason:
-            raise ValueError(f"{path} is no checkpoint of this run ({printable(reason)}): delete it to start anew.") from reason
+            raise ValueError(
+                f"{path} is no checkpoint of this run ({printable(reason)}): delete it to start anew."
+            ) from reason
         self.task, self.step, self.ended = position["task"], position["step"], position["ended"]
         self.identities = position["identities"]
         self.trained, self.record.seconds = times["trained"], times["seconds"]
@@ -358,7 +451,9 @@ class _Run:
         self.last = self.resumed = path
 
 
-def _position(state: Mapping[str, Any], steps: list[int], inferred: bool) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+def _position(
+    state: Mapping[str, Any], steps: list[int], inferred: bool
+) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
     """Where a run was, what it had found and how long it took; a checkpoint of schema 1 had times in the other two.
 
     All of it is compared with what it must be: ValueError says what is not.
@@ -366,7 +461,10 @@ def _position(state: Mapping[str, Any], steps: list[int], inferred: bool) -> tup
     position = {"ended": False} | state["position"]
     held = state["found"]
     found = {**dict.fromkeys(ALONE), "identities": held.get("contexts"), "switches": []} | held
-    times = state.get("times") or {"trained": position.pop("trained", None), "seconds": found.pop("seconds", None)}
+    times = state.get("times") or {
+        "trained": position.pop("trained", None),
+        "seconds": found.pop("seconds", None),
+    }
     check(position.get("task"), Whole(0, len(steps)), "position task")
     task, learner = position["task"], state["learner"]
     check_fits(found, lambda found: dict.fromkeys(KEPT, ANYTHING))
@@ -381,31 +479,53 @@ def _position(state: Mapping[str, Any], steps: list[int], inferred: bool) -> tup
     begun = len(found["tasks"])
     step = Whole(0, [*steps, 0][task] if begun > task else 0)
     identities = (
-        [Whole(-(1 << 63), 1 << 63) for _ in position["identities"]] if isinstance(position.get("identities"), list) else []
+        [Whole(-(1 << 63), 1 << 63) for _ in position["identities"]]
+        if isinstance(position.get("identities"), list)
+        else []
     )
-    check(position, {"task": ANYTHING, "step": step, "ended": FLAG, "identities": identities}, "position")
+    check(
+        position,
+        {"task": ANYTHING, "step": step, "ended": FLAG, "identities": identities},
+        "position",
+    )
     check(begun, Whole(task, min(task + 1, len(steps))), "found tasks")
     for name in ("identities", "contexts", "curves"):
         check(len(found[name]), Whole(begun, begun), f"found {name}")
     # A context beyond these would be made when it is asked for, whatever its number is.
-    known = len(learner["contexts"]["detector"]["books"]) if inferred and _has_books(learner) else len(identities)
+    known = (
+        len(learner["contexts"]["detector"]["books"])
+        if inferred and _has_books(learner)
+        else len(identities)
+    )
     for k in range(begun):
         check(found["identities"][k], Whole(0, len(identities) - 1), "found identities")
         check(found["contexts"][k], Whole(0, known - 1), "found contexts")
     if not inferred:
-        check(learner.get("context"), Whole(0, len(steps)) if learner.get("context") is not None else None, "context")
+        check(
+            learner.get("context"),
+            Whole(0, len(steps)) if learner.get("context") is not None else None,
+            "context",
+        )
     for name in (*TABLES, "density", "availability"):
         check(len(found[name]), Whole(task, task), f"found {name}")
     for name in TABLES:
         for k, row in enumerate(found[name]):
-            if len(row) != k + 1 or row[k] is None or not all(value is None or 0 <= value <= 1 for value in row):
+            if (
+                len(row) != k + 1
+                or row[k] is None
+                or not all(value is None or 0 <= value <= 1 for value in row)
+            ):
                 raise ValueError(f"found {name} has gaps, or figures beyond 0 to 1")
     for name in ALONE:
         if found[name] is not None:
             check(len(found[name]), Whole(len(steps), len(steps)), f"found {name}")
             if not all(0 <= value <= 1 for value in found[name]):
                 raise ValueError(f"found {name} has figures beyond 0 to 1")
-    if not fits(times, dict[str, Any]) or times.keys() != {"trained", "seconds"} or not fits(times["seconds"], hints["seconds"]):
+    if (
+        not fits(times, dict[str, Any])
+        or times.keys() != {"trained", "seconds"}
+        or not fits(times["seconds"], hints["seconds"])
+    ):
         raise ValueError("times are of another kind")
     check(times["trained"], values_like(0.0), "times trained")
     check(len(times["seconds"]), Whole(task, task), "times seconds")
@@ -423,7 +543,9 @@ def _has_books(learner: Mapping[str, Any]) -> bool:
 
 def is_out_of_memory(reason: BaseException) -> bool:
     """Whether an error says that memory ran out; torch has no class for it on every device."""
-    return isinstance(reason, MemoryError | torch.OutOfMemoryError) or "allocate memory" in str(reason)
+    return isinstance(reason, MemoryError | torch.OutOfMemoryError) or "allocate memory" in str(
+        reason
+    )
 
 
 def _check(
@@ -439,15 +561,25 @@ def _check(
         if value is not None and value < 1:
             raise ValueError(f"{name} is a whole number of at least 1, not {value}.")
     if evaluate not in ("all", "last") and not (isinstance(evaluate, int) and evaluate >= 1):
-        raise ValueError(f'evaluate is "all", "last" or a number of tasks of at least 1, not {evaluate!r}.')
+        raise ValueError(
+            f'evaluate is "all", "last" or a number of tasks of at least 1, not {evaluate!r}.'
+        )
     if len(stream) < 1:
         raise ValueError("The stream has no task.")
     if isolated is not None and len(isolated) != len(stream):
-        raise ValueError(f"isolated has {len(isolated)} accuracies for {len(stream)} tasks: give one for each task.")
+        raise ValueError(
+            f"isolated has {len(isolated)} accuracies for {len(stream)} tasks: give one for each task."
+        )
 
 
 def _described(
-    stream: Stream, learner: AnyLearner, steps: int, epochs: int | None, batch: int, seed: int, *rest: Any
+    stream: Stream,
+    learner: AnyLearner,
+    steps: int,
+    epochs: int | None,
+    batch: int,
+    seed: int,
+    *rest: Any,
 ) -> dict[str, Any]:
     evaluate, curves, part = rest
     return {

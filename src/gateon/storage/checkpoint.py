@@ -1,7 +1,8 @@
 """A state as one file: its tensors in safetensors, the rest as JSON in the header, and the sha256 of every part of it.
 
-No pickle: a file from elsewhere cannot run anything. One file: it is written aside, synced and renamed, so that there is always a
-whole one; what was damaged later is recognised by the sha256 of its parts.
+No pickle: a file from elsewhere cannot run anything. One file: it is written aside, synced and
+renamed, so that there is always a whole one; what was damaged later is recognised by the sha256 of
+its parts.
 """
 
 from __future__ import annotations
@@ -26,9 +27,16 @@ from .files import is_regular
 __all__ = ["SCHEMA", "DamagedError", "WriteError", "load", "save", "whole_file"]
 
 SCHEMA = 3  # 1: the whole state as one JSON text, no sha256; 2: every row of a run's tables in full
-MANIFEST, CHECK, PART = "gateon", "sha256", "part:"  # names in the header: the manifest, its sha256, the JSON of each part
+# names in the header: the manifest, its sha256, the JSON of each part
+MANIFEST, CHECK, PART = (
+    "gateon",
+    "sha256",
+    "part:",
+)
 TENSOR = "tensor"  # {"tensor": name} in the JSON stands for a tensor
-PAIRS = "pairs"  # {"pairs": [[key, value], ...]} stands for a dict whose keys are not all strings, or are one of these
+# {"pairs": [[key, value], ...]} stands for a dict whose keys are not all strings, or are one of
+# these
+PAIRS = "pairs"
 KINDS = {
     torch.float64: "F64",
     torch.float32: "F32",
@@ -70,7 +78,8 @@ def save(state: Mapping[str, Any], path: Path) -> None:
         raise TypeError("The parts of a state have names.")
     tensors: dict[str, Tensor] = {}
     texts = {name: json.dumps(_without_tensors(value, tensors)) for name, value in state.items()}
-    ordered = dict(sorted(tensors.items(), key=lambda item: -item[1].element_size()))  # so that each begins where it may
+    # so that each begins where it may
+    ordered = dict(sorted(tensors.items(), key=lambda item: -item[1].element_size()))
     header = _header(texts, ordered)
     with whole_file(path) as aside, open(aside, "wb") as file:
         file.write(len(header).to_bytes(8, "little"))
@@ -99,9 +108,18 @@ def load(path: Path, only: Collection[str] | None = None) -> dict[str, Any]:
             return _parts(header, manifest, file.get_tensor, only)
     except _NewerError:
         raise
-    except (SafetensorError, KeyError, TypeError, ValueError, AttributeError, RecursionError) as reason:
+    except (
+        SafetensorError,
+        KeyError,
+        TypeError,
+        ValueError,
+        AttributeError,
+        RecursionError,
+    ) as reason:
         why = str(reason) if isinstance(reason, DamagedError) else "it cannot be read"
-        raise DamagedError(f"{path} is damaged or no checkpoint of gateon ({why}): delete it to start anew.") from reason
+        raise DamagedError(
+            f"{path} is damaged or no checkpoint of gateon ({why}): delete it to start anew."
+        ) from reason
 
 
 class _NewerError(ValueError):
@@ -109,7 +127,10 @@ class _NewerError(ValueError):
 
 
 def _parts(
-    header: Mapping[str, str], manifest: Any, get_tensor: Callable[[str], Tensor], only: Collection[str] | None
+    header: Mapping[str, str],
+    manifest: Any,
+    get_tensor: Callable[[str], Tensor],
+    only: Collection[str] | None,
 ) -> dict[str, Any]:
     known: dict[str, Tensor] = {}
 
@@ -124,7 +145,9 @@ def _parts(
     if manifest is None:
         state = _with_tensors(json.loads(header["state"]), tensor)
         return {name: state[name] for name in state if only is None or name in only}
-    texts = {name.removeprefix(PART): text for name, text in header.items() if name.startswith(PART)}
+    texts = {
+        name.removeprefix(PART): text for name, text in header.items() if name.startswith(PART)
+    }
     if texts.keys() != manifest["parts"].keys():
         raise DamagedError("its parts are not those it names")
     state = {}
@@ -163,14 +186,18 @@ def whole_file(path: Path) -> Iterator[Path]:
             os.fsync(file.fileno())
         _refuse_link(aside)
         if not os.path.samestat(made, os.lstat(aside)):
-            raise WriteError(f"{aside} was replaced by somebody else while it was written: try again.")
+            raise WriteError(
+                f"{aside} was replaced by somebody else while it was written: try again."
+            )
         os.replace(aside, path)
         _sync_names(path.parent)
     except WriteError:
         raise
     except OSError as reason:
         why = reason.strerror or str(reason)
-        raise WriteError(f"{path} could not be written ({why}): make room there or choose another place.") from reason
+        raise WriteError(
+            f"{path} could not be written ({why}): make room there or choose another place."
+        ) from reason
     finally:
         with suppress(OSError):
             aside.unlink(missing_ok=True)
@@ -179,7 +206,9 @@ def whole_file(path: Path) -> Iterator[Path]:
 def _refuse_link(path: Path) -> None:
     """A link would lead what is written elsewhere."""
     if path.is_symlink():
-        raise WriteError(f"{path} is a symbolic link, and files are not written through links: remove it.")
+        raise WriteError(
+            f"{path} is a symbolic link, and files are not written through links: remove it."
+        )
 
 
 def _sync_names(folder: Path) -> None:
@@ -190,7 +219,10 @@ def _sync_names(folder: Path) -> None:
     try:
         os.fsync(number)
     except OSError as reason:
-        if reason.errno not in (errno.EINVAL, errno.ENOTSUP):  # file systems that sync names by themselves
+        if reason.errno not in (
+            errno.EINVAL,
+            errno.ENOTSUP,
+        ):  # file systems that sync names by themselves
             raise
     finally:
         os.close(number)
@@ -204,12 +236,18 @@ def _header(texts: Mapping[str, str], tensors: Mapping[str, Tensor]) -> bytes:
         "tensors": {name: _digest(tensor) for name, tensor in tensors.items()},
     }
     written = json.dumps(manifest)
-    named = {MANIFEST: written, CHECK: _text_digest(written)} | {PART + name: text for name, text in texts.items()}
+    named = {MANIFEST: written, CHECK: _text_digest(written)} | {
+        PART + name: text for name, text in texts.items()
+    }
     described: dict[str, Any] = {"__metadata__": named}
     end = 0
     for name, tensor in tensors.items():
         begin, end = end, end + tensor.numel() * tensor.element_size()
-        described[name] = {"dtype": KINDS[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [begin, end]}
+        described[name] = {
+            "dtype": KINDS[tensor.dtype],
+            "shape": list(tensor.shape),
+            "data_offsets": [begin, end],
+        }
     header = json.dumps(described).encode()
     return header + b" " * (-len(header) % 8)
 
@@ -245,7 +283,9 @@ def _without_tensors(value: Any, tensors: dict[str, Tensor]) -> Any:
         return [_without_tensors(item, tensors) for item in value]
     if value is None or isinstance(value, bool | int | float | str):
         return value
-    raise TypeError(f"A state holds tensors, numbers, strings, lists and dicts, not {type(value).__name__}.")
+    raise TypeError(
+        f"A state holds tensors, numbers, strings, lists and dicts, not {type(value).__name__}."
+    )
 
 
 def _with_tensors(value: Any, tensor: Callable[[str], Tensor]) -> Any:

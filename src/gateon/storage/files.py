@@ -22,7 +22,9 @@ def content_of(path: Path, most: int) -> bytes:
     ...
     ValueError: it is no regular file
     """
-    with open(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), "rb") as file:  # so that a pipe is opened at once
+    with open(
+        os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), "rb"
+    ) as file:  # so that a pipe is opened at once
         held = os.fstat(file.fileno())
         if not stat.S_ISREG(held.st_mode):
             raise ValueError("it is no regular file")
@@ -39,7 +41,11 @@ def printable(text: object) -> str:
     a\x1b[2Jb\nc größer
     """
     shown = str(text)
-    return shown if shown.isprintable() else "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in shown)
+    return (
+        shown
+        if shown.isprintable()
+        else "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in shown)
+    )
 
 
 def check_utf8(path: object) -> None:
@@ -47,4 +53,6 @@ def check_utf8(path: object) -> None:
     try:
         str(path).encode()
     except UnicodeEncodeError:
-        raise ValueError(f"{printable(path)} is not valid UTF-8: rename it, or give another path.") from None
+        raise ValueError(
+            f"{printable(path)} is not valid UTF-8: rename it, or give another path."
+        ) from None

@@ -19,7 +19,9 @@ from .files import content_of, is_regular
 __all__ = ["Owner", "alone_in", "owner_of"]
 
 LOCK = ".lock"
-HELD = ".lock.held"  # there only while a process runs, and only where the file system knows no locks
+HELD = (
+    ".lock.held"  # there only while a process runs, and only where the file system knows no locks
+)
 
 
 @dataclass(frozen=True)
@@ -29,12 +31,18 @@ class Owner:
     pid: int
     host: str
     since: str
-    born: str | None  # when the process began, as the system counts it: numbers of processes are used again
+    # when the process began, as the system counts it: numbers of processes are used again
+    born: str | None
 
     @classmethod
     def me(cls) -> Owner:
         """This process, from now on."""
-        return cls(os.getpid(), socket.gethostname(), datetime.now(UTC).isoformat(timespec="seconds"), _born(os.getpid()))
+        return cls(
+            os.getpid(),
+            socket.gethostname(),
+            datetime.now(UTC).isoformat(timespec="seconds"),
+            _born(os.getpid()),
+        )
 
     @classmethod
     def read(cls, path: Path) -> Owner | None:
@@ -49,7 +57,9 @@ class Owner:
     @property
     def gone(self) -> bool:
         """Whether the process is known to have ended; of one on another machine nothing is known."""
-        if self.host != socket.gethostname() or os.name == "nt":  # where signal 0 would end the process asked about
+        if (
+            self.host != socket.gethostname() or os.name == "nt"
+        ):  # where signal 0 would end the process asked about
             return False
         try:
             os.kill(self.pid, 0)
@@ -116,10 +126,14 @@ def _opened(folder: Path) -> IO[bytes]:
         file = open(os.open(path, flags, 0o666), "r+b", buffering=0)  # noqa: SIM115 (closed by the one who asked)
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             file.close()
-            raise ValueError(f"{path} is no regular file: remove it, or choose another output directory.")
+            raise ValueError(
+                f"{path} is no regular file: remove it, or choose another output directory."
+            )
         if os.fstat(file.fileno()).st_nlink > 1:  # it would be emptied under its other name too
             file.close()
-            raise ValueError(f"{path} is a hard link to another file: remove it, or choose another output directory.")
+            raise ValueError(
+                f"{path} is a hard link to another file: remove it, or choose another output directory."
+            )
         return file
 
 
@@ -132,14 +146,20 @@ def _told(folder: Path) -> Iterator[None]:
         raise
     except OSError as reason:
         if reason.errno == errno.ELOOP:
-            raise ValueError(f"{folder / LOCK} is a symbolic link: remove it, or choose another output directory.") from reason
-        raise ValueError(f"{folder} cannot be written ({reason.strerror}): choose another output directory.") from reason
+            raise ValueError(
+                f"{folder / LOCK} is a symbolic link: remove it, or choose another output directory."
+            ) from reason
+        raise ValueError(
+            f"{folder} cannot be written ({reason.strerror}): choose another output directory."
+        ) from reason
 
 
 class _Busy(ValueError):  # noqa: N818 (a ValueError to everybody else)
     def __init__(self, folder: Path, owner: Owner | None, advice: str) -> None:
         who = f" ({owner})" if owner else ""
-        super().__init__(f"Another process is running in {folder}{who}: wait for it, or choose another output directory{advice}.")
+        super().__init__(
+            f"Another process is running in {folder}{who}: wait for it, or choose another output directory{advice}."
+        )
 
 
 def _locked(file: IO[bytes]) -> bool | None:
@@ -168,7 +188,9 @@ def _held_by_note(folder: Path) -> Iterator[None]:
         with _told(folder), open(path, "x", encoding="utf-8") as file:
             file.write(json.dumps(asdict(Owner.me())))
     except FileExistsError as reason:
-        raise _Busy(folder, Owner.read(path), f"; if that process is gone, delete {path}") from reason
+        raise _Busy(
+            folder, Owner.read(path), f"; if that process is gone, delete {path}"
+        ) from reason
     try:
         yield
     finally:

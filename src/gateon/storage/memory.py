@@ -17,7 +17,9 @@ def free_bytes(device: str = "cpu") -> int | None:
         return None
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
-        free = next(1024 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable"))
+        free = next(
+            1024 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable")
+        )
     except (OSError, StopIteration):
         return None
     return min([free, *_room_of_container()])
@@ -26,7 +28,9 @@ def free_bytes(device: str = "cpu") -> int | None:
 def _room_of_container() -> list[int]:
     """What a container still allows, where there is one that sets a limit."""
     try:
-        limit, used = (Path(f"/sys/fs/cgroup/memory.{name}").read_text().strip() for name in ("max", "current"))
+        limit, used = (
+            Path(f"/sys/fs/cgroup/memory.{name}").read_text().strip() for name in ("max", "current")
+        )
         return [int(limit) - int(used)]
     except (OSError, ValueError):
         return []

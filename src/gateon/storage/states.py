@@ -49,7 +49,17 @@ __all__ = [
 
 LARGEST = 1 << 53  # of a whole number: beyond it sums lose digits
 MOST_STEPS = 10**12  # a thousand tasks of a billion
-PRIMES = (2, 3, 5, 7, 11, 13, 17, 19)  # sizes of a toy parameter, which tell what the sizes of its optimizer's state come from
+# sizes of a toy parameter, which tell what the sizes of its optimizer's state come from
+PRIMES = (
+    2,
+    3,
+    5,
+    7,
+    11,
+    13,
+    17,
+    19,
+)
 
 
 @dataclass(frozen=True)
@@ -92,7 +102,12 @@ def check(state: Any, like: Any, name: str = "state") -> None:
     ValueError: weight must be float32 of shape (4,), and is float32 of shape (2,)
     """
     if isinstance(like, Tensor):
-        _require(isinstance(state, Tensor) and (state.shape, state.dtype) == (like.shape, like.dtype), name, _shown(like), state)
+        _require(
+            isinstance(state, Tensor) and (state.shape, state.dtype) == (like.shape, like.dtype),
+            name,
+            _shown(like),
+            state,
+        )
     elif isinstance(like, Whole):
         fits = type(state) is int and like.low <= state <= like.high
         _require(fits, name, f"a whole number from {like.low} to {like.high}", state)
@@ -101,16 +116,31 @@ def check(state: Any, like: Any, name: str = "state") -> None:
             raise ValueError(f"{name} must {like.words}")
     elif isinstance(like, Partly):
         _require(isinstance(state, Mapping), name, "a table", state)
-        check(state, {key: value for key, value in like.entries.items() if key in state or key in like.needed}, name)
+        check(
+            state,
+            {
+                key: value
+                for key, value in like.entries.items()
+                if key in state or key in like.needed
+            },
+            name,
+        )
     elif isinstance(like, Mapping):
         _require(isinstance(state, Mapping), name, "a table", state)
         # Types too: True is the same key as 1.
         if {(type(key), key) for key in state} != {(type(key), key) for key in like}:
-            raise ValueError(f"{name} must have {len(like)} entries by the names expected here, and has {len(state)} others")
+            raise ValueError(
+                f"{name} must have {len(like)} entries by the names expected here, and has {len(state)} others"
+            )
         for key, part in like.items():
             check(state[key], part, str(key) if name == "state" else f"{name} {key}")
     elif isinstance(like, list | tuple):
-        _require(isinstance(state, list | tuple) and len(state) == len(like), name, f"a list of {len(like)}", state)
+        _require(
+            isinstance(state, list | tuple) and len(state) == len(like),
+            name,
+            f"a list of {len(like)}",
+            state,
+        )
         for n, (value, part) in enumerate(zip(state, like, strict=True)):
             check(value, part, f"{name} {n}")
     else:
@@ -139,7 +169,11 @@ def _shown(value: Any) -> str:
         return f"{str(value.dtype).removeprefix('torch.')} of shape {tuple(value.shape)}"
     if type(value) is int and abs(value) > LARGEST:  # Python refuses to write the largest out
         return "a number beyond all measure"
-    return f"{value!r:.40}" if isinstance(value, int | float | str | None) else f"a {type(value).__name__}"
+    return (
+        f"{value!r:.40}"
+        if isinstance(value, int | float | str | None)
+        else f"a {type(value).__name__}"
+    )
 
 
 def values_like(values: Any, *, below_one: bool = False) -> Any:
@@ -153,7 +187,9 @@ def values_like(values: Any, *, below_one: bool = False) -> Any:
     """
     if isinstance(values, Mapping):
         return {
-            key: values_like(value, below_one=below_one and not (isinstance(key, str) and "lr" in key))
+            key: values_like(
+                value, below_one=below_one and not (isinstance(key, str) and "lr" in key)
+            )
             for key, value in values.items()
         }
     if isinstance(values, list | tuple):
@@ -181,7 +217,11 @@ def _is_like(value: Any, number: float, below_one: bool) -> bool:
         return False
     if not math.isfinite(number):
         return True
-    return math.isfinite(value) and (value >= 0 or number < 0) and (value < 1 or not below_one or number >= 1)
+    return (
+        math.isfinite(value)
+        and (value >= 0 or number < 0)
+        and (value < 1 or not below_one or number >= 1)
+    )
 
 
 def _is_generator(state: Any) -> bool:
@@ -199,7 +239,12 @@ def indices_like(below: int) -> Rule:
     """Numbers of units, each once and in order."""
 
     def accepts(value: Any) -> bool:
-        whole = isinstance(value, Tensor) and value.dtype == torch.long and value.dim() == 1 and len(value) > 0
+        whole = (
+            isinstance(value, Tensor)
+            and value.dtype == torch.long
+            and value.dim() == 1
+            and len(value) > 0
+        )
         return bool(whole and value[0] >= 0 and value[-1] < below and (value.diff() > 0).all())
 
     return Rule(accepts, f"number units from 0 to {below - 1} in order")
@@ -217,14 +262,21 @@ def batch_like(x: Any, y: Any, inputs: Inputs | None) -> tuple[Rule, Rule]:
     """Inputs, one tensor or named ones, and a label for each; of the kind a network learns from, where that is known."""
 
     def are_labels(value: Any) -> bool:
-        whole = isinstance(value, Tensor) and value.dtype == torch.long and value.dim() == 1 and len(value) > 0
+        whole = (
+            isinstance(value, Tensor)
+            and value.dtype == torch.long
+            and value.dim() == 1
+            and len(value) > 0
+        )
         return bool(whole and value.min() >= 0 and (inputs is None or value.max() < inputs.classes))
 
     def are_inputs(value: Any) -> bool:
         held = list(value.values()) if isinstance(value, Mapping) else [value]
         return bool(held) and are_labels(y) and all(_is_input(one, len(y), inputs) for one in held)
 
-    return Rule(are_inputs, "be inputs, as many as labels"), Rule(are_labels, "be labels of classes there are")
+    return Rule(are_inputs, "be inputs, as many as labels"), Rule(
+        are_labels, "be labels of classes there are"
+    )
 
 
 def _is_input(value: Any, count: int, inputs: Inputs | None) -> bool:
@@ -234,7 +286,12 @@ def _is_input(value: Any, count: int, inputs: Inputs | None) -> bool:
         return True
     if value.is_floating_point():
         return value.dtype == torch.float32 and tuple(value.shape[1:]) == inputs.shape
-    return value.dtype == torch.long and value.dim() == 2 and len(inputs.shape) == 1 and bool((value >= 0).all())
+    return (
+        value.dtype == torch.long
+        and value.dim() == 2
+        and len(inputs.shape) == 1
+        and bool((value >= 0).all())
+    )
 
 
 @dataclass
@@ -254,9 +311,16 @@ class Grown:
             return now
 
         def accepts(value: Any) -> bool:
-            if not isinstance(value, Tensor) or value.dtype != now.dtype or value.shape[1:] != now.shape[1:] or value.dim() == 0:
+            if (
+                not isinstance(value, Tensor)
+                or value.dtype != now.dtype
+                or value.shape[1:] != now.shape[1:]
+                or value.dim() == 0
+            ):
                 return False
-            return len(value) == len(now) or (len(now) == self.contexts and contexts <= len(value) < len(now))
+            return len(value) == len(now) or (
+                len(now) == self.contexts and contexts <= len(value) < len(now)
+            )
 
         return Rule(accepts, f"be {_shown(now)}, or have fewer rows")
 
@@ -277,18 +341,30 @@ def grown(model: nn.Module, state: Any, inputs: Inputs | None = None) -> Grown:
         raise ValueError("model must be a table of tensors")
     twin = _bare(model, {})
     try:
-        twin.load_state_dict({name: value.to("meta") if isinstance(value, Tensor) else value for name, value in state.items()})
+        twin.load_state_dict(
+            {
+                name: value.to("meta") if isinstance(value, Tensor) else value
+                for name, value in state.items()
+            }
+        )
     except (RuntimeError, TypeError, AttributeError, IndexError) as reason:
         told = [line.strip() for line in str(reason).splitlines() if line.strip()]
-        raise ValueError(f"model does not fit ({told[-1].rstrip('.') if told else 'other tensors'})") from reason
-    like = {name: value if isinstance(value, Tensor) else values_like(value) for name, value in twin.state_dict().items()}
+        raise ValueError(
+            f"model does not fit ({told[-1].rstrip('.') if told else 'other tensors'})"
+        ) from reason
+    like = {
+        name: value if isinstance(value, Tensor) else values_like(value)
+        for name, value in twin.state_dict().items()
+    }
     gates = {len(m.weight) for m in twin.modules() if isinstance(m, Gate) and m.weight is not None}
     norms = [len(m.running_mean) for m in twin.modules() if isinstance(m, ContextNorm)]
     others = [m.contexts for m in twin.modules() if isinstance(m, Contextual) and m.state_dict()]
     if len(gates) > 1:
         raise ValueError("model has gates of different numbers of contexts")
     switched = [*gates, *norms, *others] if gates or _follows(twin) or others else []
-    return Grown(like, dict(twin.named_parameters()), twin, min(switched) if switched else None, inputs)
+    return Grown(
+        like, dict(twin.named_parameters()), twin, min(switched) if switched else None, inputs
+    )
 
 
 def _follows(model: nn.Module) -> bool:
@@ -301,12 +377,29 @@ def _bare(module: nn.Module, known: dict[int, Any]) -> nn.Module:
         twin = module.__class__.__new__(module.__class__)
         known[id(module)] = twin
         held = dict(module.__dict__)
-        twin.__dict__.update({key: value.copy() if isinstance(value, list | dict | set) else value for key, value in held.items()})
-        for kind in ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks"):
+        twin.__dict__.update(
+            {
+                key: value.copy() if isinstance(value, list | dict | set) else value
+                for key, value in held.items()
+            }
+        )
+        for kind in (
+            "_forward_hooks",
+            "_forward_pre_hooks",
+            "_backward_hooks",
+            "_backward_pre_hooks",
+        ):
             twin.__dict__[kind] = type(held[kind])()
-        twin.__dict__["_parameters"] = {name: _without_numbers(value, known) for name, value in held["_parameters"].items()}
-        twin.__dict__["_buffers"] = {name: _without_numbers(value, known) for name, value in held["_buffers"].items()}
-        children = {name: child if child is None else _bare(child, known) for name, child in held["_modules"].items()}
+        twin.__dict__["_parameters"] = {
+            name: _without_numbers(value, known) for name, value in held["_parameters"].items()
+        }
+        twin.__dict__["_buffers"] = {
+            name: _without_numbers(value, known) for name, value in held["_buffers"].items()
+        }
+        children = {
+            name: child if child is None else _bare(child, known)
+            for name, child in held["_modules"].items()
+        }
         twin.__dict__["_modules"] = children
     found: nn.Module = known[id(module)]
     return found
@@ -317,7 +410,9 @@ def _without_numbers(tensor: Tensor | None, known: dict[int, Any]) -> Tensor | N
         return None
     if id(tensor) not in known:
         meta = tensor.detach().to("meta")
-        known[id(tensor)] = nn.Parameter(meta, tensor.requires_grad) if isinstance(tensor, nn.Parameter) else meta
+        known[id(tensor)] = (
+            nn.Parameter(meta, tensor.requires_grad) if isinstance(tensor, nn.Parameter) else meta
+        )
     found: Tensor = known[id(tensor)]
     return found
 
@@ -327,10 +422,19 @@ def availabilities_like(mine: Mapping[str, Tensor], state: Any, model: Grown) ->
 
     They may have been saved in one context for each sample.
     """
-    counts = Rule(lambda value: _are_counts(value, mine["advances"].dim(), MOST_STEPS), f"be counts of at most {MOST_STEPS} steps")
-    steps = Rule(lambda value: _are_counts(value, 0, MOST_STEPS), f"be a count of at most {MOST_STEPS} steps")
+    counts = Rule(
+        lambda value: _are_counts(value, mine["advances"].dim(), MOST_STEPS),
+        f"be counts of at most {MOST_STEPS} steps",
+    )
+    steps = Rule(
+        lambda value: _are_counts(value, 0, MOST_STEPS), f"be a count of at most {MOST_STEPS} steps"
+    )
     like: dict[str, Any] = {name: tensor.to("meta") for name, tensor in mine.items()}
-    new = {f"{name}:{kind}": p.detach() for name, p in model.parameters.items() for kind in ("running", "applied")}
+    new = {
+        f"{name}:{kind}": p.detach()
+        for name, p in model.parameters.items()
+        for kind in ("running", "applied")
+    }
     like |= {key: new[key] for key in state if key in new and key not in like}
     like |= {"advances": counts, "steps": steps}
     if "context" in state:
@@ -344,7 +448,10 @@ def contexts_like(model: Grown, value: Any) -> Rule:
     """Indices of contexts that a model has, of whatever shape they are."""
     high = LARGEST if model.contexts is None else model.contexts - 1
     dimensions = value.dim() if isinstance(value, Tensor) else 0
-    return Rule(lambda found: _are_counts(found, dimensions) and bool((found <= high).all()), f"be contexts from 0 to {high}")
+    return Rule(
+        lambda found: _are_counts(found, dimensions) and bool((found <= high).all()),
+        f"be contexts from 0 to {high}",
+    )
 
 
 def _are_counts(value: Any, dimensions: int, most: int = LARGEST) -> bool:
@@ -353,7 +460,10 @@ def _are_counts(value: Any, dimensions: int, most: int = LARGEST) -> bool:
 
 
 def optimizer_like(
-    make: Callable[[Any], Optimizer], parameters: Sequence[Tensor], groups: Sequence[Mapping[str, Any]], state: Any
+    make: Callable[[Any], Optimizer],
+    parameters: Sequence[Tensor],
+    groups: Sequence[Mapping[str, Any]],
+    state: Any,
 ) -> dict[str, Any]:
     """What the state of an optimizer of these parameters looks like, told by a toy of it that has made one step.
 
@@ -364,25 +474,49 @@ def optimizer_like(
         state: which parameters have something in it.
     """
     # As large as the parameters, of one number each: an optimizer may group them by size.
-    stand_ins = [nn.Parameter(torch.zeros((), dtype=p.dtype).expand(p.shape), p.requires_grad) for p in parameters]
-    toys = [nn.Parameter(torch.ones(PRIMES[: p.dim()], dtype=p.dtype), p.requires_grad) for p in parameters]
+    stand_ins = [
+        nn.Parameter(torch.zeros((), dtype=p.dtype).expand(p.shape), p.requires_grad)
+        for p in parameters
+    ]
+    toys = [
+        nn.Parameter(torch.ones(PRIMES[: p.dim()], dtype=p.dtype), p.requires_grad)
+        for p in parameters
+    ]
     planned, toy = make(stand_ins), make(toys)
     if _sizes(planned) != _sizes(toy):
-        toy, by_stand_in = planned, {id(one): other for one, other in zip(stand_ins, toys, strict=True)}
+        toy, by_stand_in = (
+            planned,
+            {id(one): other for one, other in zip(stand_ins, toys, strict=True)},
+        )
         for group in toy.param_groups:
             group["params"] = [by_stand_in.get(id(p), p) for p in group["params"]]
-    if {id(p) for group in toy.param_groups for p in group["params"]} <= {id(p) for p in toys}:  # and not what the factory holds
+    if {id(p) for group in toy.param_groups for p in group["params"]} <= {
+        id(p) for p in toys
+    }:  # and not what the factory holds
         for p in toys:
             p.grad = torch.ones_like(p) if p.requires_grad else None
         toy.step()
     shapes = {id(t): tuple(p.shape) for t, p in zip(toys, parameters, strict=True)}
-    ordered = [shapes.get(id(p), tuple(p.shape)) for group in toy.param_groups for p in group["params"]]
+    ordered = [
+        shapes.get(id(p), tuple(p.shape)) for group in toy.param_groups for p in group["params"]
+    ]
     stepped, held = toy.state_dict(), state["state"]
-    if not isinstance(held, Mapping) or not all(type(n) is int and 0 <= n < len(ordered) for n in held):
+    if not isinstance(held, Mapping) or not all(
+        type(n) is int and 0 <= n < len(ordered) for n in held
+    ):
         raise ValueError("optimizer state must be a table by the numbers of parameters")
-    entries = {n: {key: _entry_like(value, ordered[n]) for key, value in stepped["state"].get(n, {}).items()} for n in held}
+    entries = {
+        n: {
+            key: _entry_like(value, ordered[n])
+            for key, value in stepped["state"].get(n, {}).items()
+        }
+        for n in held
+    }
     numbered = [group["params"] for group in stepped["param_groups"]]
-    return {"state": entries, "param_groups": [_group_like(group, n) for group, n in zip(groups, numbered, strict=True)]}
+    return {
+        "state": entries,
+        "param_groups": [_group_like(group, n) for group, n in zip(groups, numbered, strict=True)],
+    }
 
 
 def _sizes(optimizer: Optimizer) -> list[int]:
@@ -394,15 +528,27 @@ def schedule_like(schedule: Any) -> Any:
     if schedule is None:
         return None
     like = values_like(schedule.state_dict())
-    return Partly({"verbose": ANYTHING} | like, tuple(name for name in like if not name.startswith("_")))
+    return Partly(
+        {"verbose": ANYTHING} | like, tuple(name for name in like if not name.startswith("_"))
+    )
 
 
 def _group_like(group: Mapping[str, Any], numbers: list[int]) -> Partly:
     """The same settings, but for rates that a schedule changes; how the steps are computed decides nothing."""
-    real = {key: float(value) if type(value) is int else value for key, value in group.items() if key != "params"}
+    real = {
+        key: float(value) if type(value) is int else value
+        for key, value in group.items()
+        if key != "params"
+    }
     flags = {key: value for key, value in real.items() if value is None or isinstance(value, bool)}
-    ways = {key: Rule(partial(_is_either, flags[key]), "be as it was or nothing") for key in ("fused", "foreach") if key in flags}
-    return Partly(values_like(real, below_one=True) | flags | ways | {"params": numbers}, ("params", "lr"))
+    ways = {
+        key: Rule(partial(_is_either, flags[key]), "be as it was or nothing")
+        for key in ("fused", "foreach")
+        if key in flags
+    }
+    return Partly(
+        values_like(real, below_one=True) | flags | ways | {"params": numbers}, ("params", "lr")
+    )
 
 
 def _is_either(wanted: Any, value: Any) -> bool:
@@ -417,8 +563,16 @@ def _entry_like(value: Any, shape: tuple[int, ...]) -> Any:
         kind = value.dtype
         return Rule(lambda found: _is_count(found, kind), "be one number of at least 0")
     by_prime = dict(zip(PRIMES, shape, strict=False))
-    return torch.empty([by_prime.get(size, size) for size in value.shape], dtype=value.dtype, device="meta")
+    return torch.empty(
+        [by_prime.get(size, size) for size in value.shape], dtype=value.dtype, device="meta"
+    )
 
 
 def _is_count(found: Any, kind: torch.dtype) -> bool:
-    return isinstance(found, Tensor) and found.dim() == 0 and found.dtype == kind and bool(found >= 0) and math.isfinite(found)
+    return (
+        isinstance(found, Tensor)
+        and found.dim() == 0
+        and found.dtype == kind
+        and bool(found >= 0)
+        and math.isfinite(found)
+    )

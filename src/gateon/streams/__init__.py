@@ -63,17 +63,22 @@ def open(name: str, **options: Any) -> Stream:
     >>> open("split-mnist", seed=3, data="mnist-5k").tasks
     5
     >>> open("shuffled-mnist", sead=3)
-    Traceback (most recent call last):
-    ...
-    ValueError: shuffled-mnist has no option 'sead', perhaps 'seed': its options are tasks, seed, validation, data.
+    Traceback (most recent call last): ... ValueError: shuffled-mnist has no option 'sead', perhaps
+    'seed': its options are tasks, seed, validation, data.
     """
     factory: Callable[..., Stream]
     if name.startswith("own:"):
         path = name.removeprefix("own:")
-        factory, known = (lambda **given: own(path, **given)), list(inspect.signature(own).parameters)[1:]
+        factory, known = (
+            (lambda **given: own(path, **given)),
+            list(inspect.signature(own).parameters)[1:],
+        )
     elif name.startswith("text:"):
         path = name.removeprefix("text:")
-        factory, known = (lambda **given: text_lines(path, **given)), list(inspect.signature(text_lines).parameters)[1:]
+        factory, known = (
+            (lambda **given: text_lines(path, **given)),
+            list(inspect.signature(text_lines).parameters)[1:],
+        )
     elif name in STREAMS:
         factory, known = STREAMS[name], list(inspect.signature(STREAMS[name]).parameters)
     else:
@@ -83,7 +88,9 @@ def open(name: str, **options: Any) -> Stream:
     for option in options:
         if option not in known:
             hint = _nearest(option, known)
-            raise ValueError(f"{name} has no option {option!r}{hint}: its options are {', '.join(known)}.")
+            raise ValueError(
+                f"{name} has no option {option!r}{hint}: its options are {', '.join(known)}."
+            )
     return factory(**options)
 
 
@@ -100,12 +107,18 @@ def remake(settings: dict[str, Any]) -> Stream:
     if name not in ("recurring", "blurred", "augmented"):
         made = open(name, **rest)
         if made.settings.get("tokenizer") != tokenizer:
-            raise ValueError(f"The tokenizer of {rest['model']} is not the one of these settings: it has another vocabulary.")
+            raise ValueError(
+                f"The tokenizer of {rest['model']} is not the one of these settings: it has another vocabulary."
+            )
         return made
     stream = remake(rest.pop("of"))
     if name == "augmented":
         return augmented(stream)
-    return recurring(stream, rest["order"]) if name == "recurring" else blurred(stream, rest["width"], rest["seed"])
+    return (
+        recurring(stream, rest["order"])
+        if name == "recurring"
+        else blurred(stream, rest["width"], rest["seed"])
+    )
 
 
 def _nearest(name: str, known: list[str]) -> str:

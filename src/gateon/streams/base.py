@@ -19,13 +19,16 @@ class Split:
     """Inputs and labels.
 
     Args:
-        x: images (N, C, H, W), in [0, 1] or with normalised channels, or rows of features (N, F), float32; of texts the
-            token ids (N, L), int64, padded at the right.
+        x: images (N, C, H, W), in [0, 1] or with normalised channels, or rows of features (N, F),
+            float32; of texts the token ids (N, L), int64, padded at the right.
         y: labels (N), int64.
-        ordered: the order of the rows is time: present them as they come, do not shuffle. A learner that takes more or
-            fewer samples than there are rows stretches it (sample j of J is row j * N // J), so that time passes once.
-        origin: for rows that come from several tasks the `identity` of each (N), int64; None: all come from this task.
-        lengths: of texts, how many tokens of each row are no padding (N), int64; None for other inputs.
+        ordered: the order of the rows is time: present them as they come, do not shuffle. A learner
+            that takes more or fewer samples than there are rows stretches it (sample j of J is row
+            j * N // J), so that time passes once.
+        origin: for rows that come from several tasks the `identity` of each (N), int64; None: all
+            come from this task.
+        lengths: of texts, how many tokens of each row are no padding (N), int64; None for other
+            inputs.
     """
 
     x: Tensor
@@ -68,8 +71,10 @@ class Stream:
         settings: all that `streams.remake` needs to make it again, JSON-able.
         source: the data set underneath: name, from, sha256 of its arrays, licence, embedded.
         make: makes task k.
-        make_split: makes one split of task k; without it the whole task is made and the rest dropped.
-        augment: varies the inputs of a training batch before it is learned; the key (seed, task, step) decides how.
+        make_split: makes one split of task k; without it the whole task is made and the rest
+            dropped.
+        augment: varies the inputs of a training batch before it is learned; the key (seed, task,
+            step) decides how.
 
     >>> from gateon import streams
     >>> stream = streams.permuted_mnist(tasks=3, seed=0, data="mnist-5k")
@@ -104,7 +109,11 @@ class Stream:
         if part not in PARTS:
             raise ValueError(f"A task has no part {part!r}: choose train, validation or test.")
         k = self._existing(k)
-        return self.make_split(k, part) if self.make_split else cast(Split, getattr(self.make(k), part))
+        return (
+            self.make_split(k, part)
+            if self.make_split
+            else cast(Split, getattr(self.make(k), part))
+        )
 
     def fingerprint(self, k: int) -> str:
         """The sha256 of task k's data, bit for bit: shapes, inputs, labels and whether their order is time."""
@@ -112,7 +121,9 @@ class Stream:
         task = self[k]
         for part in PARTS:
             split: Split = getattr(task, part)
-            digest.update(f"{part} {tuple(split.x.shape)} {'ordered' if split.ordered else ''}".encode())
+            digest.update(
+                f"{part} {tuple(split.x.shape)} {'ordered' if split.ordered else ''}".encode()
+            )
             for tensor in (split.x, split.y):
                 kind = "<f4" if tensor.is_floating_point() else "<i8"
                 digest.update(tensor.contiguous().numpy().astype(kind, copy=False).data)
@@ -120,7 +131,9 @@ class Stream:
 
     def _existing(self, k: int) -> int:
         if not -self.tasks <= k < self.tasks:
-            raise IndexError(f"Task {k} does not exist: {self.name} has tasks 0 to {self.tasks - 1}.")
+            raise IndexError(
+                f"Task {k} does not exist: {self.name} has tasks 0 to {self.tasks - 1}."
+            )
         return k % self.tasks
 
 

@@ -1,7 +1,7 @@
 """CIFAR split over tasks: a few classes of photographs each, labelled within the task, so that one shared head serves all.
 
-Split CIFAR-100 is 20 tasks of 5 classes by default, as in the works it is compared with; the paper speaks of 20 tasks of class
-pairs (`classes_per_task=2`).
+Split CIFAR-100 is 20 tasks of 5 classes by default, as in the works it is compared with; the paper
+speaks of 20 tasks of class pairs (`classes_per_task=2`).
 """
 
 from collections.abc import Callable
@@ -40,11 +40,21 @@ def split_cifar100(
         tasks: how many. Every 20 tasks of 5 use up the 100 classes; then they are dealt anew.
         seed: deals the classes to the tasks, and draws the images held out for validation.
         classes_per_task: how many a task.
-        in_order: 0 to 4, then 5 to 9 ..., whatever the seed; there are no more tasks than the classes give.
+        in_order: 0 to 4, then 5 to 9 ..., whatever the seed; there are no more tasks than the
+            classes give.
         validation: how many training images of all classes are held out; by default a twelfth.
         data: a data set of the same kind; by default CIFAR-100.
     """
-    return _split("split-cifar100", tasks, seed, classes_per_task, in_order, validation, data, sources.cifar100)
+    return _split(
+        "split-cifar100",
+        tasks,
+        seed,
+        classes_per_task,
+        in_order,
+        validation,
+        data,
+        sources.cifar100,
+    )
 
 
 def split_cifar10(
@@ -63,7 +73,9 @@ def split_cifar10(
         seed, classes_per_task, in_order, validation: as for `split_cifar100`.
         data: a data set of the same kind; by default CIFAR-10.
     """
-    return _split("split-cifar10", tasks, seed, classes_per_task, in_order, validation, data, sources.cifar10)
+    return _split(
+        "split-cifar10", tasks, seed, classes_per_task, in_order, validation, data, sources.cifar10
+    )
 
 
 def _split(
@@ -79,13 +91,16 @@ def _split(
     classes = whole("classes_per_task", classes, least=2)
     dataset, parts, settings = prepare(name, tasks, seed, validation, data, default)
     settings |= {"classes_per_task": classes, "in_order": in_order}
-    return split_classes(dataset, parts, settings, classes, in_order, "classes", normalised(dataset))
+    return split_classes(
+        dataset, parts, settings, classes, in_order, "classes", normalised(dataset)
+    )
 
 
 def normalised(dataset: sources.Dataset) -> Callable[[Images], Tensor]:
     """What makes 8-bit images into channels of mean 0 and deviation 1, by the figures of the training images.
 
-    Division and subtraction are correctly rounded everywhere, so that tasks are equal to the bit on every machine.
+    Division and subtraction are correctly rounded everywhere, so that tasks are equal to the bit on
+    every machine.
     """
     mean, deviation = CHANNELS.get(dataset.name) or _channels(dataset.train_x)
 
@@ -96,7 +111,9 @@ def normalised(dataset: sources.Dataset) -> Callable[[Images], Tensor]:
 
 
 def _channels(images: Images) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    counts = np.stack([np.bincount(images[:, c].ravel(), minlength=256) for c in range(images.shape[1])])
+    counts = np.stack(
+        [np.bincount(images[:, c].ravel(), minlength=256) for c in range(images.shape[1])]
+    )
     levels: NDArray[np.float64] = np.arange(256) / 255
     mean = counts @ levels / counts.sum(1)
     variance = counts @ levels**2 / counts.sum(1) - mean**2

@@ -13,7 +13,9 @@ from .draw import permutation, uniform
 __all__ = ["blurred", "recurring"]
 
 
-def recurring(stream: Stream, order: Sequence[int] | None = None, *, repeats: int | None = None) -> Stream:
+def recurring(
+    stream: Stream, order: Sequence[int] | None = None, *, repeats: int | None = None
+) -> Stream:
     """The tasks of a stream in any order and as often as wanted; a task that returns keeps its `identity`.
 
     Args:
@@ -28,11 +30,19 @@ def recurring(stream: Stream, order: Sequence[int] | None = None, *, repeats: in
     """
     _refuse_blurred(stream)
     if (order is None) == (repeats is None):
-        raise ValueError("Tasks return either in an order or so many times: give one of order and repeats.")
-    turns = list(order) if order is not None else list(range(len(stream))) * whole("repeats", repeats or 0, least=1)
+        raise ValueError(
+            "Tasks return either in an order or so many times: give one of order and repeats."
+        )
+    turns = (
+        list(order)
+        if order is not None
+        else list(range(len(stream))) * whole("repeats", repeats or 0, least=1)
+    )
     turns = [whole("A task's number in the order", turn, least=0) for turn in turns]
     if not turns or max(turns) >= len(stream):
-        raise ValueError(f"The order must name tasks 0 to {len(stream) - 1}, at least one, not {turns}.")
+        raise ValueError(
+            f"The order must name tasks 0 to {len(stream) - 1}, at least one, not {turns}."
+        )
     return Stream(
         name=f"recurring {stream.name}",
         tasks=len(turns),
@@ -49,14 +59,16 @@ def recurring(stream: Stream, order: Sequence[int] | None = None, *, repeats: in
 def blurred(stream: Stream, width: float = 0.2, seed: int = 0) -> Stream:
     """The same stream without sharp boundaries: near a boundary the batches mix two tasks.
 
-    A task's training data come in the order of their presentation (`ordered`). In the last and the first width/2 of two
-    neighbours the chance that a sample is the later one's rises evenly from 0 to 1. Every sample is presented exactly
-    once in the stream, and every task keeps its number of them; `origin` tells the task each came from. Validation and
-    test data stay those of the task alone.
+    A task's training data come in the order of their presentation (`ordered`). In the last and the
+    first width/2 of two neighbours the chance that a sample is the later one's rises evenly from 0
+    to 1. Every sample is presented exactly once in the stream, and every task keeps its number of
+    them; `origin` tells the task each came from. Validation and test data stay those of the task
+    alone.
 
     Args:
         stream: any stream with sharp boundaries.
-        width: the share of a task's training samples that lies in blurred stretches, above 0 and at most 1.
+        width: the share of a task's training samples that lies in blurred stretches, above 0 and at
+            most 1.
         seed: draws the order within a task and what is mixed where.
 
     >>> from gateon import streams
@@ -76,7 +88,9 @@ def blurred(stream: Stream, width: float = 0.2, seed: int = 0) -> Stream:
 
     def presented(task: Task, k: int) -> Split:
         rows = torch.from_numpy(order(len(task.train), k))
-        return Split(task.train.x[rows], task.train.y[rows], True, torch.full((len(rows),), task.identity))
+        return Split(
+            task.train.x[rows], task.train.y[rows], True, torch.full((len(rows),), task.identity)
+        )
 
     def blur(split: Split, k: int) -> Split:
         """Mix the ends of task k's training data with its neighbours'; as many of its own are theirs to present."""
@@ -95,12 +109,25 @@ def blurred(stream: Stream, width: float = 0.2, seed: int = 0) -> Stream:
             seam = _seam(size, seed, k)
             gone = int(seam[:size].sum())
             early = order(len(after.train), k + 1)[:gone]
-            _mix(split, slice(count - size, count), slice(count - size, count - gone), ~seam[:size], after, early)
+            _mix(
+                split,
+                slice(count - size, count),
+                slice(count - size, count - gone),
+                ~seam[:size],
+                after,
+                early,
+            )
         return split
 
     def make(k: int) -> Task:
         task = stream[k]
-        name, identity, validation, test, train = task.name, task.identity, task.validation, task.test, presented(task, k)
+        name, identity, validation, test, train = (
+            task.name,
+            task.identity,
+            task.validation,
+            task.test,
+            presented(task, k),
+        )
         del task  # its training data are copied: make room for the neighbours'
         return Task(name, blur(train, k), validation, test, identity)
 
@@ -124,11 +151,20 @@ def _seam(size: int, seed: int, k: int) -> NDArray[np.bool_]:
     """Which of the 2 * size places about the boundary of tasks k and k+1 are the later one's: half, mostly late."""
     place = (np.arange(2 * size) + 0.5) / max(2 * size, 1)
     later = np.zeros(2 * size, np.bool_)
-    later[np.argsort(uniform(2 * size, seed, "blurred seam", k) - place, kind="stable")[:size]] = True
+    later[np.argsort(uniform(2 * size, seed, "blurred seam", k) - place, kind="stable")[:size]] = (
+        True
+    )
     return later
 
 
-def _mix(mixed: Split, zone: slice, own: slice, is_own: NDArray[np.bool_], other: Task, others: NDArray[np.int64]) -> None:
+def _mix(
+    mixed: Split,
+    zone: slice,
+    own: slice,
+    is_own: NDArray[np.bool_],
+    other: Task,
+    others: NDArray[np.int64],
+) -> None:
     """Fill a zone of the presentation with a task's own samples, in their order, and rows of another task."""
     mask, rows = torch.from_numpy(is_own), torch.from_numpy(others)
     assert mixed.origin is not None
@@ -142,4 +178,6 @@ def _mix(mixed: Split, zone: slice, own: slice, is_own: NDArray[np.bool_], other
 
 def _refuse_blurred(stream: Stream) -> None:
     if stream.settings.get("stream") == "blurred":
-        raise ValueError(f"{stream.name} is blurred already: let tasks return first, then blur once.")
+        raise ValueError(
+            f"{stream.name} is blurred already: let tasks return first, then blur once."
+        )

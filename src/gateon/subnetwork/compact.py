@@ -1,8 +1,8 @@
 """The network of a context *is* its active sub-network: take it out, train or evaluate it, write it back.
 
-A unit with gain 0 contributes nothing, receives nothing and changes nothing. Leaving it out is the same mathematics at the square
-of the density of the cost. A site can be narrowed where nothing between its layer and its readers mixes its units; elsewhere it
-stays at full width, with its gate.
+A unit with gain 0 contributes nothing, receives nothing and changes nothing. Leaving it out is the
+same mathematics at the square of the density of the cost. A site can be narrowed where nothing
+between its layer and its readers mixes its units; elsewhere it stays at full width, with its gate.
 """
 
 from __future__ import annotations
@@ -29,7 +29,16 @@ from ..gating.gate import Gate
 from ..gating.gates import Gates, gates_of
 from .fold import fold as folded
 
-__all__ = ["Cut", "compact", "cut_for", "put_availability", "put_back", "spare_strided", "take_availability", "take_out"]
+__all__ = [
+    "Cut",
+    "compact",
+    "cut_for",
+    "put_availability",
+    "put_back",
+    "spare_strided",
+    "take_availability",
+    "take_out",
+]
 
 Slices = dict[int, Tensor]  # which indices of which axis
 
@@ -53,10 +62,20 @@ class Cut:
         cut = self.slices.get(name, {})
         if not cut:
             return tensor.detach().clone()
-        channels_last = tensor.dim() == 4 and not tensor.is_contiguous() and tensor.is_contiguous(memory_format=torch.channels_last)
-        for axis in sorted(cut):  # whole rows first: the columns are then taken from what is left of them
+        channels_last = (
+            tensor.dim() == 4
+            and not tensor.is_contiguous()
+            and tensor.is_contiguous(memory_format=torch.channels_last)
+        )
+        for axis in sorted(
+            cut
+        ):  # whole rows first: the columns are then taken from what is left of them
             tensor = tensor.index_select(axis, cut[axis])
-        return tensor.detach().contiguous(memory_format=torch.channels_last) if channels_last else tensor.detach()
+        return (
+            tensor.detach().contiguous(memory_format=torch.channels_last)
+            if channels_last
+            else tensor.detach()
+        )
 
     def put(self, name: str, whole: Tensor, part: Tensor) -> None:
         """Write a part back into its place."""
@@ -70,18 +89,23 @@ class Cut:
             whole[cut[0][:, None], cut[1]] = part
 
 
-def compact(model: nn.Module, context: int, *, fold: bool = False, example: Any = None) -> nn.Module:
+def compact(
+    model: nn.Module, context: int, *, fold: bool = False, example: Any = None
+) -> nn.Module:
     """The active sub-network of a context as a module of its own, of the same class.
 
     Args:
         model: a model with gates.
         context: which one.
-        fold: False: with gates and one context. Train it as you like, then call its `write_back()`: what it learned is then in the
-            whole model, which is switched to that context. If the model's updates are obstructed it has its part of the
-            availabilities too: `small.obstruction.follow(optimizer)` before training. True: for deployment, in evaluation mode,
-            with gains folded into weights and nothing of gateon inside; tied weights are untied where gains differ.
-        example: one batch of input, for the result to be compared with the whole model: a ValueError if their outputs differ.
-            A folded model of transformers is compared by its own `dummy_inputs` where none is given.
+        fold: False: with gates and one context. Train it as you like, then call its `write_back()`:
+            what it learned is then in the whole model, which is switched to that context. If the
+            model's updates are obstructed it has its part of the availabilities too:
+            `small.obstruction.follow(optimizer)` before training. True: for deployment, in
+            evaluation mode, with gains folded into weights and nothing of gateon inside; tied
+            weights are untied where gains differ.
+        example: one batch of input, for the result to be compared with the whole model: a
+            ValueError if their outputs differ. A folded model of transformers is compared by its
+            own `dummy_inputs` where none is given.
 
     >>> import gateon
     >>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
@@ -95,7 +119,9 @@ def compact(model: nn.Module, context: int, *, fold: bool = False, example: Any 
     gates = _gates(model)
     context = as_context(context)
     if not 0 <= context < gates.contexts:
-        raise IndexError(f"Context {context} does not exist: there are {gates.contexts}; add_context() adds one.")
+        raise IndexError(
+            f"Context {context} does not exist: there are {gates.contexts}; add_context() adds one."
+        )
     cut = cut_for(gates, context)
     small = take_out(gates, cut)
     if fold:
@@ -156,7 +182,10 @@ def cut_for(gates: Gates, context: int, active: Mapping[str, Tensor] | None = No
     """What of the model is active in a context; `active` fixes the units, where a training that began is gone on with."""
     model = gates.model
     device = next(model.parameters()).device
-    units = {k: v.to(device) for k, v in (_active_units(gates, context) if active is None else active).items()}
+    units = {
+        k: v.to(device)
+        for k, v in (_active_units(gates, context) if active is None else active).items()
+    }
     cut = Cut(context, units)
     row = torch.tensor([context], device=device)
     for site in gates.sites.values():
@@ -179,14 +208,24 @@ def cut_for(gates: Gates, context: int, active: Mapping[str, Tensor] | None = No
 def take_out(gates: Gates, cut: Cut) -> nn.Module:
     """A copy of the model that holds only what the cut says."""
     model = gates.model
-    memo: dict[int, object] = {}  # deepcopy takes these instead of copying: the whole of a weight is never copied
+    memo: dict[
+        int, object
+    ] = {}  # deepcopy takes these instead of copying: the whole of a weight is never copied
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            memo[id(parameter)] = nn.Parameter(cut.take(name, parameter), requires_grad=parameter.requires_grad)
+            memo[id(parameter)] = nn.Parameter(
+                cut.take(name, parameter), requires_grad=parameter.requires_grad
+            )
         for name, buffer in model.named_buffers():
             memo[id(buffer)] = cut.take(name, buffer)
-        for module in model.modules():  # weights computed by hooks are no leaves, and cannot be copied otherwise
-            memo |= {id(t): t.detach().clone() for t in module.__dict__.values() if isinstance(t, Tensor) and not t.is_leaf}
+        for module in (
+            model.modules()
+        ):  # weights computed by hooks are no leaves, and cannot be copied otherwise
+            memo |= {
+                id(t): t.detach().clone()
+                for t in module.__dict__.values()
+                if isinstance(t, Tensor) and not t.is_leaf
+            }
     small: nn.Module = copy.deepcopy(model, memo)
     inner = _gates(small)
     inner.orphaned = False
@@ -219,9 +258,15 @@ def spare_strided(small: nn.Module) -> None:
     In channels_last the backward pass of torch 2.13 writes beyond its memory there, on processors.
     """
     for module in small.modules():
-        if isinstance(module, nn.Conv2d) and module.kernel_size == (1, 1) and module.stride != (1, 1) and module.in_channels < 8:
+        if (
+            isinstance(module, nn.Conv2d)
+            and module.kernel_size == (1, 1)
+            and module.stride != (1, 1)
+            and module.in_channels < 8
+        ):
             weight = module.weight.data
-            module.weight.data = weight.flatten().clone().view(weight.shape)  # contiguous() would leave its strides as they are
+            # contiguous() would leave its strides as they are
+            module.weight.data = weight.flatten().clone().view(weight.shape)
             module.register_forward_pre_hook(_in_plain_layout)
 
 
@@ -240,7 +285,8 @@ def put_back(gates: Gates, cut: Cut, small: nn.Module) -> None:
 def take_availability(whole: Obstruction, cut: Cut, small: nn.Module) -> Obstruction:
     """The availabilities of the sub-network, for an optimizer of its own; relevance is still normalised over the whole layer.
 
-    Where the whole is learning another context, they are what they will be after a switch to this one.
+    Where the whole is learning another context, they are what they will be after a switch to this
+    one.
     """
     whole.take_on()
     part = Obstruction(_gates(small), whole.rules)
@@ -251,8 +297,13 @@ def take_availability(whole: Obstruction, cut: Cut, small: nn.Module) -> Obstruc
             mine.whole = dict(zip(mine.names, full.whole.values(), strict=True))
         elif isinstance(mine, UnitLedger) and isinstance(full, UnitLedger):
             mine.whole = full.whole
-            if isinstance(mine.observer, Tapped) and isinstance(full.observer, Tapped) and mine.observer.readers:
-                # Units left out of the next layer have outgoing weights too, which do not change meanwhile.
+            if (
+                isinstance(mine.observer, Tapped)
+                and isinstance(full.observer, Tapped)
+                and mine.observer.readers
+            ):
+                # Units left out of the next layer have outgoing weights too, which do not change
+                # meanwhile.
                 of_all = _part_of_ledger(cut, full, "").take("", full.observer.outgoing())
                 mine.observer.rest = of_all - mine.observer.outgoing()
         for (name, *tensors), (_, *parts) in zip(full.entries(), mine.entries(), strict=True):
@@ -269,12 +320,14 @@ def take_availability(whole: Obstruction, cut: Cut, small: nn.Module) -> Obstruc
 def put_availability(whole: Obstruction, cut: Cut, part: Obstruction) -> None:
     """Write availabilities back. What was left out was irrelevant all the while: its A grew by (1 + rate epsilon)^steps.
 
-    However often this is called on the way, the result is the same to the bit: a parameter grows from what it was at the switch, a
-    unit step by step.
+    However often this is called on the way, the result is the same to the bit: a parameter grows
+    from what it was at the switch, a unit step by step.
     """
     for full, mine in zip(whole.ledgers(), part.ledgers(), strict=True):
         advances = zip(full.advances, mine.advances, strict=True)
-        for (name, running, applied), (_, now, _), (before, after) in zip(full.entries(), mine.entries(), advances, strict=True):
+        for (name, running, applied), (_, now, _), (before, after) in zip(
+            full.entries(), mine.entries(), advances, strict=True
+        ):
             _grow(running, applied, full, before, after, whole.rules)
             _part_of_ledger(cut, full, name).put(name, running, now)
             if whole.rules.apply == "step":
@@ -285,7 +338,14 @@ def put_availability(whole: Obstruction, cut: Cut, part: Obstruction) -> None:
     part.steps = 0
 
 
-def _grow(running: Tensor, applied: Tensor, ledger: UnitLedger | ParameterLedger, before: int, after: int, rules: Rules) -> None:
+def _grow(
+    running: Tensor,
+    applied: Tensor,
+    ledger: UnitLedger | ParameterLedger,
+    before: int,
+    after: int,
+    rules: Rules,
+) -> None:
     if isinstance(ledger, ParameterLedger) and rules.apply == "switch":
         running.copy_(applied)
         ledger.rule.idle(running, after)
@@ -314,7 +374,9 @@ def _drop_observers(module: nn.Module) -> None:
 def _gates(model: nn.Module) -> Gates:
     gates = gates_of(model)
     if gates is None:
-        raise ValueError("This model has no gates, so that it has no sub-networks: attach() them first.")
+        raise ValueError(
+            "This model has no gates, so that it has no sub-networks: attach() them first."
+        )
     return gates
 
 
@@ -324,7 +386,9 @@ def _active_units(gates: Gates, context: int) -> dict[str, Tensor]:
     for name, gain in gates.gain(context).items():
         if gates.sites[name].narrows and not gates.gates[name].off:
             indices = gain.nonzero().flatten()
-            found[name] = indices if len(indices) else torch.zeros(1, dtype=torch.long, device=gain.device)
+            found[name] = (
+                indices if len(indices) else torch.zeros(1, dtype=torch.long, device=gain.device)
+            )
     return found
 
 
@@ -332,7 +396,9 @@ def _cut_outputs(cut: Cut, model: nn.Module, name: str, indices: Tensor, units: 
     module = model.get_submodule(name)
     for part, parameter in module.named_parameters(recurse=False):
         axis = (kind_of(module) or Kind()).unit_axis(module, stem(part))
-        if axis is not None and parameter.shape[axis] == units:  # a PReLU may have one slope for all
+        if (
+            axis is not None and parameter.shape[axis] == units
+        ):  # a PReLU may have one slope for all
             cut.slices.setdefault(f"{name}.{part}", {})[axis] = indices
     for part, buffer in module.named_buffers(recurse=False):
         if buffer.dim():
@@ -344,7 +410,9 @@ def _cut_inputs(cut: Cut, model: nn.Module, name: str, indices: Tensor, units: i
     weights, axis = input_weights(module)
     for part, weight in weights.items():
         positions = weight.shape[axis] // units  # behind a flattening every unit is read at several
-        spread = (indices[:, None] * positions + torch.arange(positions, device=indices.device)).flatten()
+        spread = (
+            indices[:, None] * positions + torch.arange(positions, device=indices.device)
+        ).flatten()
         cut.slices.setdefault(f"{name}.{part}", {})[axis] = spread
 
 

@@ -14,7 +14,16 @@ from torch.nn.utils.spectral_norm import SpectralNorm
 from torch.nn.utils.weight_norm import WeightNorm
 
 from ..anatomy.adapters import has_adapters
-from ..anatomy.kinds import input_weights, is_layer, is_norm, own_parameters, spread, spread_inputs, unit_dim, units_of
+from ..anatomy.kinds import (
+    input_weights,
+    is_layer,
+    is_norm,
+    own_parameters,
+    spread,
+    spread_inputs,
+    unit_dim,
+    units_of,
+)
 from ..anatomy.norm import ContextNorm
 from ..anatomy.sites import Site
 from ..gating.gate import Gate
@@ -39,14 +48,22 @@ def fold(model: nn.Module) -> nn.Module:
     """
     gates = gates_of(model)
     if gates is None or gates.contexts != 1:
-        raise ValueError("Only a model with the gates of one context can be folded: take it out with compact(model, context).")
+        raise ValueError(
+            "Only a model with the gates of one context can be folded: take it out with compact(model, context)."
+        )
     if has_adapters(model):
-        raise ValueError("Gains cannot be folded into layers with adapters around them: deploy the model with its gates.")
+        raise ValueError(
+            "Gains cannot be folded into layers with adapters around them: deploy the model with its gates."
+        )
     given, model = model, gates.model  # which may be inside a wrapper
     for module in list(model.modules()):
         _fix_weights(module)
     tied = Counter(id(p) for _, p in model.named_parameters(remove_duplicate=False))
-    for name in {name for gate in gates.gates.values() for name in (gate.site.place, *gate.site.owns, *gate.site.readers)}:
+    for name in {
+        name
+        for gate in gates.gates.values()
+        for name in (gate.site.place, *gate.site.owns, *gate.site.readers)
+    }:
         _untie(model.get_submodule(name), tied)
     for gate in gates.gates.values():
         _fold_gate(model, gate)
@@ -62,8 +79,11 @@ def fold(model: nn.Module) -> nn.Module:
 def _fix_weights(module: nn.Module) -> None:
     """Make weights that are computed before every call plain parameters, with the values they have in evaluation."""
     if is_parametrized(module):
-        # By hand: torch's removal takes the weight away from the class, which the module shares with the one it is a copy of.
-        values = {name: getattr(module, name).detach().clone() for name in list(module.parametrizations)}  # type: ignore[arg-type]
+        # By hand: torch's removal takes the weight away from the class, which the module shares
+        # with the one it is a copy of.
+        values = {
+            name: getattr(module, name).detach().clone() for name in list(module.parametrizations)
+        }  # type: ignore[arg-type]
         del module.parametrizations
         module.__class__ = type(module).__bases__[0]
         for name, value in values.items():
@@ -82,7 +102,11 @@ def _untie(module: nn.Module, tied: Counter[int]) -> None:
     for name, parameter in list(module.named_parameters(recurse=False)):
         if tied[id(parameter)] > 1:
             tied[id(parameter)] -= 1
-            setattr(module, name, nn.Parameter(parameter.detach().clone(), requires_grad=parameter.requires_grad))
+            setattr(
+                module,
+                name,
+                nn.Parameter(parameter.detach().clone(), requires_grad=parameter.requires_grad),
+            )
 
 
 def _fold_gate(model: nn.Module, gate: Gate) -> None:
@@ -90,7 +114,9 @@ def _fold_gate(model: nn.Module, gate: Gate) -> None:
     place = model.get_submodule(site.place)
     if gate.off:
         return
-    if model.get_submodule(site.name)._modules.get("context_gate") is gate and is_layer(model.get_submodule(site.name)):
+    if model.get_submodule(site.name)._modules.get("context_gate") is gate and is_layer(
+        model.get_submodule(site.name)
+    ):
         _scale_outputs(model.get_submodule(site.name), gain)  # the gate sits right behind the layer
     elif site.narrows or site.in_front:
         for name in (site.place,) if site.in_front else site.readers:
@@ -103,7 +129,9 @@ def _fold_gate(model: nn.Module, gate: Gate) -> None:
         if site.rescaled or (norms and getattr(norms[-1], "weight", None) is None):
             raise ValueError(_refusal(site))
         makers = norms[-1:] or [module for module in owned if is_layer(module)]
-        if any(units_of(maker) != site.units for maker in makers if is_layer(maker)):  # a sum that spreads one unit over all
+        if any(
+            units_of(maker) != site.units for maker in makers if is_layer(maker)
+        ):  # a sum that spreads one unit over all
             raise ValueError(_refusal(site))
         for maker in makers:
             _scale_outputs(maker, gain)
@@ -137,7 +165,13 @@ def _plain_norm(norm: ContextNorm, positions: int) -> nn.Module:
     tracked = norm.statistics == "context"
     affine = norm.weight is not None
     kind = norm.replaces or BATCH_NORMS[positions]
-    plain = kind(norm.num_features, eps=norm.eps, momentum=norm.momentum, affine=affine, track_running_stats=tracked)
+    plain = kind(
+        norm.num_features,
+        eps=norm.eps,
+        momentum=norm.momentum,
+        affine=affine,
+        track_running_stats=tracked,
+    )
     plain = plain.to(norm.running_mean)
     if norm.weight is not None and norm.bias is not None:
         plain.weight.copy_(norm.weight)

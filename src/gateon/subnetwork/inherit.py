@@ -18,9 +18,10 @@ __all__ = ["Heirs", "inherit"]
 def inherit(gates: Gates, parent: int, context: int) -> None:
     """Start a context where another one is: the same gains, and weights lerp(theta, theta of the parent, A).
 
-    Units that are open in both are themselves; the others are paired, the n-th that only the parent has with the n-th that only the
-    new context has. The copy is an update like any other, and is scaled by availability like any other: what earlier contexts
-    rely on stays. A parameter without availability, as of an output layer that is not obstructed, is not copied.
+    Units that are open in both are themselves; the others are paired, the n-th that only the parent
+    has with the n-th that only the new context has. The copy is an update like any other, and is
+    scaled by availability like any other: what earlier contexts rely on stays. A parameter without
+    availability, as of an output layer that is not obstructed, is not copied.
 
     Args:
         gates: of a model whose updates are obstructed.
@@ -60,9 +61,14 @@ def paired(gates: Gates, parent: int, context: int) -> tuple[dict[str, Tensor], 
     for name in (name for name in of_parent if gates.sites[name].narrows):
         old, new = of_parent[name], of_context[name]
         both = ((old > 0) & (new > 0)).nonzero().flatten()
-        only_old, only_new = (((a > 0) & (b == 0)).nonzero().flatten() for a, b in ((old, new), (new, old)))
+        only_old, only_new = (
+            ((a > 0) & (b == 0)).nonzero().flatten() for a, b in ((old, new), (new, old))
+        )
         pairs = min(len(only_old), len(only_new))
-        theirs[name], ours[name] = torch.cat([both, only_old[:pairs]]), torch.cat([both, only_new[:pairs]])
+        theirs[name], ours[name] = (
+            torch.cat([both, only_old[:pairs]]),
+            torch.cat([both, only_new[:pairs]]),
+        )
     return theirs, ours
 
 
@@ -81,13 +87,17 @@ class Heirs:
 
     def switched(self) -> None:
         """A new context starts from its parent."""
-        parent = None if self.gates.learning is None else self.parents.pop(self.gates.learning, None)
+        parent = (
+            None if self.gates.learning is None else self.parents.pop(self.gates.learning, None)
+        )
         if parent is not None and self.gates.learning is not None:
             inherit(self.gates, parent, self.gates.learning)
 
     def state_dict(self) -> dict[str, Tensor]:
         """Who will inherit from whom, (contexts, 2)."""
-        return {"parents": torch.tensor(sorted(self.parents.items()), dtype=torch.long).reshape(-1, 2)}
+        return {
+            "parents": torch.tensor(sorted(self.parents.items()), dtype=torch.long).reshape(-1, 2)
+        }
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """Take over what `state_dict` gave."""

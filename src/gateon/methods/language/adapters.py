@@ -36,10 +36,14 @@ class Adapter(nn.Module):
     torch.Size([2, 3, 8])
     """
 
-    def __init__(self, units: int, width: int, seed: tuple[int, int], shared: nn.Module | None = None) -> None:
+    def __init__(
+        self, units: int, width: int, seed: tuple[int, int], shared: nn.Module | None = None
+    ) -> None:
         super().__init__()
         self.shared = shared
-        self.specific = nn.Sequential(nn.Linear(units, width), nn.ReLU(), nn.Linear(width, units), nn.ReLU())
+        self.specific = nn.Sequential(
+            nn.Linear(units, width), nn.ReLU(), nn.Linear(width, units), nn.ReLU()
+        )
         started(self.specific, (*seed, 0, 1))
 
     def forward(self, x: Tensor) -> Tensor:
@@ -50,7 +54,9 @@ class Adapter(nn.Module):
     def sites(self, name: str) -> list[Site]:
         """Where its units are masked, if it has that name in a model."""
         first, second, expand = f"{name}.specific.0", f"{name}.specific.2", f"{name}.shared.expand"
-        width, units = (int(layer.out_features) for layer in self.specific if isinstance(layer, nn.Linear))
+        width, units = (
+            int(layer.out_features) for layer in self.specific if isinstance(layer, nn.Linear)
+        )
         found = [
             Site(first, f"{name}.specific.1", (first,), width, narrows=True, readers=(second,)),
             Site(second, f"{name}.specific.3", (second,), units),
@@ -79,21 +85,24 @@ def started(module: nn.Module, seed: tuple[int, ...]) -> None:
 class HatAdapters(HAT):
     """Adapters with HAT: the encoder is frozen but for its norms, two adapters in every layer learn, and tasks mask their units.
 
-    An adapter x + a2 * relu(W2 (a1 * relu(W1 x))) sits behind the output layers of attention and of the feed-forward part, before
-    the residual sum. a1 and a2 are the masks of `HAT`, with its rule for updates, regulariser and compensation. Scales and
-    shifts of norms are shared by all tasks and not protected.
+    An adapter x + a2 * relu(W2 (a1 * relu(W1 x))) sits behind the output layers of attention and of
+    the feed-forward part, before the residual sum. a1 and a2 are the masks of `HAT`, with its rule
+    for updates, regulariser and compensation. Scales and shifts of norms are shared by all tasks
+    and not protected.
 
-    Ke, Xu and Liu, "Adapting BERT for continual learning of a sequence of aspect sentiment classification tasks", NAACL 2021, who
-    put HAT on the adapters of Houlsby et al. 2019. There: width 2000 in BERT's 768 units, a head for every task (`TaskHeads`),
-    Adam with rate 5e-5, warmed up over a tenth of the steps, and decay 0.01, batches of 32.
+    Ke, Xu and Liu, "Adapting BERT for continual learning of a sequence of aspect sentiment
+    classification tasks", NAACL 2021, who put HAT on the adapters of Houlsby et al. 2019. There:
+    width 2000 in BERT's 768 units, a head for every task (`TaskHeads`), Adam with rate 5e-5, warmed
+    up over a tenth of the steps, and decay 0.01, batches of 32.
 
     Args:
         width: units of an adapter's hidden layer.
-        places: names or patterns of the layers behind which adapters sit, as in *.output.dense; none: behind those that feed
-            residual sums.
+        places: names or patterns of the layers behind which adapters sit, as in *.output.dense;
+            none: behind those that feed residual sums.
         encoder: its name in the model; None finds it.
 
-    `example` of HAT is one batch of the encoder's input, where its layers cannot be followed without.
+    `example` of HAT is one batch of the encoder's input, where its layers cannot be followed
+    without.
 
     >>> HatAdapters(width=64).name
     'hat-adapters'
@@ -110,11 +119,15 @@ class HatAdapters(HAT):
         if self.width < 1:
             raise ValueError(f"width is a whole number of at least 1, not {self.width}.")
         if self.strength < 0 or self.s_max <= 1 or min(self.steps, self.largest, self.clip) <= 0:
-            raise ValueError(f"{self.name} needs strength of at least 0, s_max above 1, and steps, largest and clip above 0.")
+            raise ValueError(
+                f"{self.name} needs strength of at least 0, s_max above 1, and steps, largest and clip above 0."
+            )
         sites = self._inserted(model)
         self.tasks, self.masks, self._used, self._owned = 0, {}, {}, owned_by(model, sites)
         for n, site in enumerate(sites):
-            self.masks[site.name] = UnitMask(site, self.s_max, self.steps, (self.seed, n)).to(next(model.parameters()))
+            self.masks[site.name] = UnitMask(site, self.s_max, self.steps, (self.seed, n)).to(
+                next(model.parameters())
+            )
             install(model, site, self.masks[site.name])
         return self._adopt
 
@@ -131,7 +144,9 @@ class HatAdapters(HAT):
         like = next(model.parameters())
         for n, (end, units) in enumerate(found.items()):
             place = f"{encoder}.{end}" if encoder else end
-            adapter = Adapter(units, self.width, (self.seed, n), self._shared(units, (self.seed, n))).to(like)
+            adapter = Adapter(
+                units, self.width, (self.seed, n), self._shared(units, (self.seed, n))
+            ).to(like)
             install(model, Site(place, place, (), units), adapter)
             sites += adapter.sites(f"{place}.{BEHIND}")
         return sites
@@ -142,9 +157,17 @@ class HatAdapters(HAT):
 
     def _ends(self, encoder: nn.Module) -> dict[str, int]:
         """The places of adapters, with their units."""
-        layers = {name: units_of(m) or 0 for name, m in encoder.named_modules() if is_layer(m) and not isinstance(m, nn.Embedding)}
+        layers = {
+            name: units_of(m) or 0
+            for name, m in encoder.named_modules()
+            if is_layer(m) and not isinstance(m, nn.Embedding)
+        }
         if self.places:
-            return {name: layers[name] for pattern in self.places for name in matching(pattern, layers, "layer")}
+            return {
+                name: layers[name]
+                for pattern in self.places
+                for name in matching(pattern, layers, "layer")
+            }
         found = branch_ends(trace(encoder, self.example))
         if not found:
             candidates = dict.fromkeys(re.sub(r"\.\d+(?=\.)", ".*", name) for name in layers)
@@ -158,7 +181,8 @@ class HatAdapters(HAT):
 def branch_ends(wiring: Wiring) -> dict[str, int]:
     """Where branches join the residual stream: the last module before the sum, behind the layer and its dropout; with its units.
 
-    A branch ends with a layer that feeds nothing but the sum; the other summand is the stream, which is no such layer.
+    A branch ends with a layer that feeds nothing but the sum; the other summand is the stream,
+    which is no such layer.
 
     >>> class Block(nn.Module):
     ...     def __init__(self):
@@ -172,7 +196,9 @@ def branch_ends(wiring: Wiring) -> dict[str, int]:
     found: dict[str, int] = {}
     for index, call in enumerate(wiring.calls):
         if call.module is None and call.name in SUMS and len(call.inputs) == 2:
-            ends = [end for end in (_branch(wiring, i, index) for i in call.inputs) if end is not None]
+            ends = [
+                end for end in (_branch(wiring, i, index) for i in call.inputs) if end is not None
+            ]
             found.update(ends if len(ends) == 1 else [])
     return found
 
@@ -188,7 +214,9 @@ def _branch(wiring: Wiring, index: int, user: int) -> tuple[str, int] | None:
             units = units_of(call.module)
             fits = unit_dim(call.module) == -1 and not isinstance(call.module, nn.Embedding)
             return (place, units) if fits and units else None
-        passes = isinstance(call.module, nn.Dropout | nn.Identity) or (call.module is None and call.name in {"dropout", "getitem"})
+        passes = isinstance(call.module, nn.Dropout | nn.Identity) or (
+            call.module is None and call.name in {"dropout", "getitem"}
+        )
         if not passes or len(call.inputs) != 1:
             return None
         index, user = call.inputs[0], index

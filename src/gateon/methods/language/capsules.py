@@ -26,7 +26,8 @@ def squash(u: Tensor) -> Tensor:
 def routed(votes: Tensor, rounds: int) -> tuple[Tensor, Tensor]:
     """Routing by agreement: s_j = sum_i c_ij u_ij, and c. Votes u are (..., tasks i, capsules j, size), c is (..., i, j).
 
-    c_ij = softmax_i(b_ij), and after each round but the last b_ij <- b_ij + u_ij . squash(s_j), from b = 0.
+    c_ij = softmax_i(b_ij), and after each round but the last b_ij <- b_ij + u_ij . squash(s_j),
+    from b = 0.
 
     >>> s, c = routed(torch.ones(5, 2, 3, 4), 3)
     >>> s.shape, c[0, :, 0]
@@ -44,7 +45,8 @@ def routed(votes: Tensor, rounds: int) -> tuple[Tensor, Tensor]:
 class TaskCapsules(Contextual):
     """The capsule p_i = squash(A_i x + a_i) of every task i, and its votes u_ij = W_ij p_i for each semantic capsule j.
 
-    A task asks its own capsule and those of tasks before it, never a later one. Tasks are ordered by their contexts.
+    A task asks its own capsule and those of tasks before it, never a later one. Tasks are ordered
+    by their contexts.
 
     Args:
         units: of the hidden state x.
@@ -61,7 +63,11 @@ class TaskCapsules(Contextual):
     def __init__(self, units: int, capsules: int, size: int, seed: tuple[int, int]) -> None:
         super().__init__()
         self.units, self.capsules, self.size, self.seed = units, capsules, size, seed
-        self.maps, self.shifts, self.routes = nn.ParameterList(), nn.ParameterList(), nn.ParameterList()
+        self.maps, self.shifts, self.routes = (
+            nn.ParameterList(),
+            nn.ParameterList(),
+            nn.ParameterList(),
+        )
         self.add_context()
 
     @property
@@ -84,7 +90,9 @@ class TaskCapsules(Contextual):
     def forward(self, x: Tensor) -> Tensor:
         """The votes of all tasks up to the active one, (..., tasks, capsules, size)."""
         known = self.context + 1
-        maps, shifts, routes = (torch.stack(list(p)[:known]) for p in (self.maps, self.shifts, self.routes))
+        maps, shifts, routes = (
+            torch.stack(list(p)[:known]) for p in (self.maps, self.shifts, self.routes)
+        )
         p = squash(torch.einsum("...d,isd->...is", x, maps) + shifts)
         return torch.einsum("...is,ijsc->...ijc", p, routes)
 

@@ -34,17 +34,26 @@ class TransferRouting(nn.Module):
     torch.Size([2, 5, 8])
     """
 
-    def __init__(self, units: int, capsules: int, size: int, filters: int, seed: tuple[int, int]) -> None:
+    def __init__(
+        self, units: int, capsules: int, size: int, filters: int, seed: tuple[int, int]
+    ) -> None:
         super().__init__()
         flat, features = capsules * size, filters * len(WIDTHS)
         self.capsules = TaskCapsules(units, capsules, size, seed)
-        # Beside the text stands nothing: one whole filter's width of it, so that any more of it changes no maximum.
-        self.of_current = nn.ModuleList(nn.Conv1d(flat, filters, width, padding=width) for width in WIDTHS)
-        self.of_each = nn.ModuleList(nn.Conv1d(flat, filters, width, padding=width) for width in WIDTHS)
+        # Beside the text stands nothing: one whole filter's width of it, so that any more of it
+        # changes no maximum.
+        self.of_current = nn.ModuleList(
+            nn.Conv1d(flat, filters, width, padding=width) for width in WIDTHS
+        )
+        self.of_each = nn.ModuleList(
+            nn.Conv1d(flat, filters, width, padding=width) for width in WIDTHS
+        )
         self.mix = nn.Linear(features, filters)
         self.similarity, self.decision = nn.Linear(features, flat), nn.Linear(features, 2)
         self.expand = nn.Linear(flat, units)
-        for n, part in enumerate((self.of_current, self.of_each, self.mix, self.similarity, self.decision, self.expand)):
+        for n, part in enumerate(
+            (self.of_current, self.of_each, self.mix, self.similarity, self.decision, self.expand)
+        ):
             started(part, (*seed, n, 3))
         self.tokens: Tensor | None = None  # which are no padding, (N, L); shown by the encoder
 
@@ -78,14 +87,16 @@ class TransferRouting(nn.Module):
 class CTR(HatAdapters):
     """Capsules and transfer routing.
 
-    Adapters, capsules and masks are those of `BCL`, but what tasks share is taken over from tasks that are alike,
-    s_j = sum_i d_i q_ij u_ij over i <= k. Filters of 3, 4 and 5 tokens read the votes u_k of the active task,
-    g = max over tokens of relu(filters(u_k)), and of each task beside it, z_i = max over tokens of relu(filters(u_i) + M g). From
-    z_i come the similarity q_i, linearly, and a decision d_i in {0, 1}: drawn by Gumbel softmax in training, the likelier in
+    Adapters, capsules and masks are those of `BCL`, but what tasks share is taken over from tasks
+    that are alike, s_j = sum_i d_i q_ij u_ij over i <= k. Filters of 3, 4 and 5 tokens read the
+    votes u_k of the active task, g = max over tokens of relu(filters(u_k)), and of each task beside
+    it, z_i = max over tokens of relu(filters(u_i) + M g). From z_i come the similarity q_i,
+    linearly, and a decision d_i in {0, 1}: drawn by Gumbel softmax in training, the likelier in
     evaluation. The active task always takes its own votes.
 
-    Ke, Liu, Ma, Xu and Shu, "Achieving forgetting prevention and knowledge transfer in continual learning", NeurIPS 2021. There as
-    in `HatAdapters`. Padding is left out of what filters read, so that a prediction does not depend on how far a text was padded.
+    Ke, Liu, Ma, Xu and Shu, "Achieving forgetting prevention and knowledge transfer in continual
+    learning", NeurIPS 2021. There as in `HatAdapters`. Padding is left out of what filters read, so
+    that a prediction does not depend on how far a text was padded.
 
     Args:
         capsules: how many semantic capsules, J.
@@ -105,7 +116,9 @@ class CTR(HatAdapters):
     def prepare(self, model: nn.Module) -> Adopt:
         """Freeze the encoder, put adapters with capsules in, and masks behind their layers."""
         if min(self.capsules, self.size, self.filters) < 1:
-            raise ValueError("CTR needs at least one capsule, of at least size 1, and one filter of each width.")
+            raise ValueError(
+                "CTR needs at least one capsule, of at least size 1, and one filter of each width."
+            )
         adopt = super().prepare(model)
         encoder = model.get_submodule(encoder_of(model, self.encoder))
         encoder.register_forward_pre_hook(_show_tokens, with_kwargs=True)

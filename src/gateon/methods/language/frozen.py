@@ -34,7 +34,9 @@ class Frozen(Method):
         name = encoder_of(model, self.encoder)
         freeze(model.get_submodule(name))
         if name == "" or not any(p.requires_grad for p in model.parameters()):
-            raise ValueError(f"Nothing of {type(model).__name__} would be learned: put a head on top of the encoder.")
+            raise ValueError(
+                f"Nothing of {type(model).__name__} would be learned: put a head on top of the encoder."
+            )
 
 
 def encoder_of(model: nn.Module, name: str | None = None) -> str:
@@ -46,7 +48,9 @@ def encoder_of(model: nn.Module, name: str | None = None) -> str:
     children = [child for child, _ in model.named_children()]
     if name is not None:
         if name not in dict(model.named_modules()):
-            raise ValueError(f"{type(model).__name__} has no module {name!r}: name its encoder, perhaps {', '.join(children)}.")
+            raise ValueError(
+                f"{type(model).__name__} has no module {name!r}: name its encoder, perhaps {', '.join(children)}."
+            )
         return name
     base: object = getattr(model, "base_model", None)  # transformers' word for it
     for found, module in model.named_modules():
@@ -54,7 +58,9 @@ def encoder_of(model: nn.Module, name: str | None = None) -> str:
             return str(found)
     if "encoder" in children:
         return "encoder"
-    raise ValueError(f"{type(model).__name__} has no child called encoder: name it, encoder= one of {', '.join(children)}.")
+    raise ValueError(
+        f"{type(model).__name__} has no child called encoder: name it, encoder= one of {', '.join(children)}."
+    )
 
 
 def freeze(encoder: nn.Module, *, norms: bool = True) -> None:

@@ -36,8 +36,12 @@ class Signs:
     def __post_init__(self) -> None:
         """Refuse answers that do not fit."""
         given = self.words_of
-        if given is not None and (len(given) != self.classes or not all(given) or max(map(max, given)) >= self.words):
-            raise ValueError(f"answers are token ids below {self.words}, one or more for each of {self.classes} classes.")
+        if given is not None and (
+            len(given) != self.classes or not all(given) or max(map(max, given)) >= self.words
+        ):
+            raise ValueError(
+                f"answers are token ids below {self.words}, one or more for each of {self.classes} classes."
+            )
 
     @property
     def ans(self) -> int:
@@ -63,7 +67,12 @@ class Signs:
 
     def sequence(self, text: Tensor, task: int, label: int) -> Tensor:
         """text, [ASK_k], [ANS], answer, [END]."""
-        return torch.cat([text[text != self.pad].cpu(), torch.tensor([self.ask(task), self.ans, *self.answer(label), self.end])])
+        return torch.cat(
+            [
+                text[text != self.pad].cpu(),
+                torch.tensor([self.ask(task), self.ans, *self.answer(label), self.end]),
+            ]
+        )
 
     def answered(self, sequences: list[Tensor]) -> tuple[Tensor, Tensor]:
         """Inputs, and the token behind each of them as target, of which only the answer and [END] count.

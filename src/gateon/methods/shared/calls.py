@@ -14,7 +14,16 @@ from ...anatomy.contextual import Contextual, show_context
 from ...anatomy.wiring import evaluating
 from ...gating.gate import Gate
 
-__all__ = ["LastBatch", "check_seed", "check_strength", "context_of", "evaluating", "outputs", "showing", "trainable"]
+__all__ = [
+    "LastBatch",
+    "check_seed",
+    "check_strength",
+    "context_of",
+    "evaluating",
+    "outputs",
+    "showing",
+    "trainable",
+]
 
 
 def outputs(model: nn.Module, x: Any) -> Tensor:
@@ -24,7 +33,11 @@ def outputs(model: nn.Module, x: Any) -> Tensor:
     torch.Size([4, 2])
     """
     device = next(model.parameters()).device
-    output = model(**{name: value.to(device) for name, value in x.items()}) if isinstance(x, Mapping) else model(x.to(device))
+    output = (
+        model(**{name: value.to(device) for name, value in x.items()})
+        if isinstance(x, Mapping)
+        else model(x.to(device))
+    )
     logits: Tensor = getattr(output, "logits", output)
     return logits.float()
 
@@ -32,7 +45,8 @@ def outputs(model: nn.Module, x: Any) -> Tensor:
 def trainable(model: nn.Module) -> dict[str, nn.Parameter]:
     """The parameters a method looks after, by name.
 
-    Those of gates are not among them: there is a row for every context, and no context moves another's.
+    Those of gates are not among them: there is a row for every context, and no context moves
+    another's.
 
     >>> list(trainable(nn.Linear(3, 2)))
     ['weight', 'bias']
@@ -47,7 +61,9 @@ def context_of(model: nn.Module) -> int | None:
     >>> context_of(nn.Linear(2, 2)) is None
     True
     """
-    return next((module.context for module in model.modules() if isinstance(module, Contextual)), None)
+    return next(
+        (module.context for module in model.modules() if isinstance(module, Contextual)), None
+    )
 
 
 @contextmanager
@@ -67,7 +83,8 @@ def showing(model: nn.Module, context: int | None) -> Iterator[None]:
 class LastBatch:
     """The inputs and outputs of the last forward pass a model was trained with.
 
-    `Method.penalty` is given the model only; this hook, put on it in `prepare`, holds the rest. It is no part of any state.
+    `Method.penalty` is given the model only; this hook, put on it in `prepare`, holds the rest. It
+    is no part of any state.
 
     >>> model = nn.Linear(3, 2)
     >>> last = LastBatch(model)
@@ -81,8 +98,11 @@ class LastBatch:
         self.output: Any = None
         self.paused = False
 
-        def keep(module: nn.Module, args: tuple[Any, ...], named: dict[str, Any], output: Any) -> None:
-            # A copy of the model carries this hook too; what it is called with is none of our business.
+        def keep(
+            module: nn.Module, args: tuple[Any, ...], named: dict[str, Any], output: Any
+        ) -> None:
+            # A copy of the model carries this hook too; what it is called with is none of our
+            # business.
             if module is model and module.training and torch.is_grad_enabled() and not self.paused:
                 self.x, self.output = named or args[0], output
 
@@ -133,5 +153,10 @@ def check_strength(name: str, value: float) -> None:
     ...
     ValueError: strength is a finite number of at least 0, not -1.0.
     """
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int | float)
+        or not math.isfinite(value)
+        or value < 0
+    ):
         raise ValueError(f"{name} is a finite number of at least 0, not {value!r}.")

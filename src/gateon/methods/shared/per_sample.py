@@ -54,11 +54,13 @@ def gradient_rows(model: nn.Module, names: Collection[str], x: Any, pick: Tensor
     return torch.cat(rows)
 
 
-def square_sums(model: nn.Module, names: Collection[str], x: Any, pick: Tensor) -> dict[str, Tensor]:
+def square_sums(
+    model: nn.Module, names: Collection[str], x: Any, pick: Tensor
+) -> dict[str, Tensor]:
     """sum_n (d/dtheta pick_n . log softmax model(x_n))^2 for every parameter named.
 
-    A Linear layer that reads one vector a sample has the gradient g a^T, whose square is that of g times that of a: the sum over
-    samples is one matrix product, and no row is ever written.
+    A Linear layer that reads one vector a sample has the gradient g a^T, whose square is that of g
+    times that of a: the sum over samples is one matrix product, and no row is ever written.
 
     >>> sums = square_sums(nn.Linear(2, 2), ["weight", "bias"], torch.ones(5, 2), torch.eye(2)[[0, 1, 0, 1, 0]])
     >>> sums["weight"].shape, bool((sums["bias"] > 0).all())
@@ -67,7 +69,10 @@ def square_sums(model: nn.Module, names: Collection[str], x: Any, pick: Tensor) 
     state = {name: p.detach() for name, p in model.named_parameters()}
     layers = _vector_layers(model, names, next(_pieces(x, pick[:1], 1))[0])
     whole = {name: state[name] for name in names if name.rpartition(".")[0] not in layers}
-    taps = {name: state[f"{name}.weight"].new_zeros(1, layer.out_features) for name, layer in layers.items()}
+    taps = {
+        name: state[f"{name}.weight"].new_zeros(1, layer.out_features)
+        for name, layer in layers.items()
+    }
     sums = {name: torch.zeros_like(state[name]) for name in names}
     added: Mapping[str, Tensor] = taps
     inputs: dict[str, Tensor] = {}
@@ -79,20 +84,27 @@ def square_sums(model: nn.Module, names: Collection[str], x: Any, pick: Tensor) 
 
         return hook
 
-    def score(parts: tuple[dict[str, Tensor], dict[str, Tensor]], sample: Any, weights: Tensor) -> tuple[Tensor, Any]:
+    def score(
+        parts: tuple[dict[str, Tensor], dict[str, Tensor]], sample: Any, weights: Tensor
+    ) -> tuple[Tensor, Any]:
         nonlocal added
         parameters, added = parts
         output = _output(model, {**state, **parameters}, sample)
         return (output.log_softmax(0) * weights).sum(), dict(inputs)
 
     # First of all hooks: what multiplies the layer's output, such as a gate, comes behind the tap.
-    hooks = [layer.register_forward_hook(tapped(name), prepend=True) for name, layer in layers.items()]
+    hooks = [
+        layer.register_forward_hook(tapped(name), prepend=True) for name, layer in layers.items()
+    ]
     try:
         with _unobserved(model):
             for some, weights in _pieces(x, pick, sum(p.numel() for p in whole.values())):
-                (found, slopes), read = _each(grad(score, has_aux=True), (whole, taps), some, weights)
+                (found, slopes), read = _each(
+                    grad(score, has_aux=True), (whole, taps), some, weights
+                )
                 for name, rows in found.items():
-                    sums[name] += rows.square().sum(0)  # not in place: rows of a parameter that is not used are one
+                    # not in place: rows of a parameter that is not used are one
+                    sums[name] += rows.square().sum(0)
                 for name in layers:
                     g, a = slopes[name][:, 0].square(), read[name][:, 0].square()
                     sums[f"{name}.weight"].addmm_(g.T, a)
@@ -125,13 +137,18 @@ def _each(gradient: Callable[..., Any], parts: Any, samples: Any, weights: Tenso
         except RuntimeError as reason:
             if "data-dependent" not in str(reason):
                 raise
-    rows = [gradient(parts, picked(samples, torch.tensor(n)), weight) for n, weight in enumerate(weights)]
+    rows = [
+        gradient(parts, picked(samples, torch.tensor(n)), weight)
+        for n, weight in enumerate(weights)
+    ]
     return tree_map(lambda *values: torch.stack(values), *rows)
 
 
 def _output(model: nn.Module, state: Mapping[str, Tensor], sample: Any) -> Tensor:
     """The outputs for one sample."""
-    named = {name: value[None] for name, value in sample.items()} if isinstance(sample, Mapping) else {}
+    named = (
+        {name: value[None] for name, value in sample.items()} if isinstance(sample, Mapping) else {}
+    )
     output = functional_call(model, dict(state), () if named else (sample[None],), named)
     logits: Tensor = getattr(output, "logits", output)
     return logits[0].float()
@@ -141,7 +158,12 @@ def _pieces(x: Any, pick: Tensor, numbers: int) -> Iterator[tuple[Any, Tensor]]:
     size = min(256, max(1, NUMBERS // max(1, numbers)))
     for rows in torch.arange(len(pick)).split(size):
         some = picked(x, rows)
-        yield {n: v.to(pick.device) for n, v in some.items()} if isinstance(some, Mapping) else some.to(pick.device), pick[rows]
+        yield (
+            {n: v.to(pick.device) for n, v in some.items()}
+            if isinstance(some, Mapping)
+            else some.to(pick.device),
+            pick[rows],
+        )
 
 
 @torch.no_grad()
@@ -151,7 +173,9 @@ def _vector_layers(model: nn.Module, names: Collection[str], sample: Any) -> dic
     linear = {
         name: layer
         for name, layer in model.named_modules()
-        if type(layer) is nn.Linear and f"{name}.weight" in names and all(uses[id(p)] == 1 for p in layer.parameters())
+        if type(layer) is nn.Linear
+        and f"{name}.weight" in names
+        and all(uses[id(p)] == 1 for p in layer.parameters())
     }
     calls: Counter[str] = Counter()
 

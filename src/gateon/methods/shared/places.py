@@ -35,7 +35,8 @@ def install(model: nn.Module, site: Site, module: nn.Module) -> None:
         place.register_forward_hook(_behind)
 
 
-# Hooks find the module through the one they are called with, so that copies of a model use their own.
+# Hooks find the module through the one they are called with, so that copies of a model use their
+# own.
 
 
 def _behind(place: nn.Module, args: Any, output: Any) -> Any:
@@ -72,5 +73,7 @@ class _Norms(Contextual):
 def follow_norms(model: nn.Module) -> None:
     """Let the ContextNorms of a model that has no gates switch with the learner."""
     norms = [module for module in model.modules() if isinstance(module, ContextNorm)]
-    if norms:  # a child of one of them: a child of the model would be called if that is an nn.Sequential
+    if (
+        norms
+    ):  # a child of one of them: a child of the model would be called if that is an nn.Sequential
         norms[0].add_module("switch", _Norms(norms))

@@ -1,8 +1,8 @@
 """Quadratic penalties, slope / 2 * sum_i w_i (theta_i - c_i)^2, put into the gradients just before the optimizer steps.
 
-The gradient of such a penalty is known: slope * w * (theta - c). Adding it block by block costs one pass over the parameters,
-where a term of the loss would build a graph and several tensors of their size. So the loss a learner reports is that of the
-task alone.
+The gradient of such a penalty is known: slope * w * (theta - c). Adding it block by block costs one
+pass over the parameters, where a term of the loss would build a graph and several tensors of their
+size. So the loss a learner reports is that of the task alone.
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ def pull(parameter: Tensor, importance: Tensor, centre: Tensor, slope: float) ->
 
 
 @torch.no_grad()
-def energy(model: nn.Module, importance: Mapping[str, Tensor], centre: Mapping[str, Tensor]) -> Tensor:
+def energy(
+    model: nn.Module, importance: Mapping[str, Tensor], centre: Mapping[str, Tensor]
+) -> Tensor:
     """sum_i w_i (theta_i - c_i)^2 over all parameters.
 
     >>> model = nn.Linear(2, 2, bias=False)
@@ -42,7 +44,9 @@ def energy(model: nn.Module, importance: Mapping[str, Tensor], centre: Mapping[s
     4.0
     """
     parameters = trainable(model)
-    parts = [(w * (parameters[name] - centre[name]).square()).sum() for name, w in importance.items()]
+    parts = [
+        (w * (parameters[name] - centre[name]).square()).sum() for name, w in importance.items()
+    ]
     return torch.stack(parts).sum() if parts else torch.zeros(())
 
 

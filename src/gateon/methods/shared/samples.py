@@ -43,7 +43,11 @@ def picked(x: Any, rows: Tensor) -> Any:
 def joined(parts: list[Any]) -> Any:
     """Rows one after another."""
     first = parts[0]
-    return {name: torch.cat([part[name] for part in parts]) for name in first} if isinstance(first, Mapping) else torch.cat(parts)
+    return (
+        {name: torch.cat([part[name] for part in parts]) for name in first}
+        if isinstance(first, Mapping)
+        else torch.cat(parts)
+    )
 
 
 def seeded(*numbers: int) -> torch.Generator:
@@ -56,11 +60,18 @@ def seeded(*numbers: int) -> torch.Generator:
     return torch.Generator().manual_seed(int(np.random.SeedSequence(numbers).generate_state(1)[0]))
 
 
-def gathered(data: Iterable[tuple[Any, Tensor]], task: int, generator: torch.Generator, context: int | None = None) -> Samples:
+def gathered(
+    data: Iterable[tuple[Any, Tensor]],
+    task: int,
+    generator: torch.Generator,
+    context: int | None = None,
+) -> Samples:
     """All batches of a task as one, each sample with its random number."""
     batches = [(x, y) for x, y in data if len(y)]
     if not batches:
-        raise ValueError(f"Task {task} ended without data to look back on: give end_task the batches of its training data.")
+        raise ValueError(
+            f"Task {task} ended without data to look back on: give end_task the batches of its training data."
+        )
     y = torch.cat([labels for _, labels in batches])
     key = torch.rand(len(y), generator=generator, dtype=torch.float64)
     return Samples(joined([x for x, _ in batches]), y, key, context)
@@ -70,8 +81,9 @@ def gathered(data: Iterable[tuple[Any, Tensor]], task: int, generator: torch.Gen
 class Memory:
     """At most so many samples of all tasks seen, each kept or not by its random number.
 
-    "reservoir" keeps those with the smallest numbers: a uniform choice of everything seen. "class" and "task" rank the numbers
-    within each class or task and keep the smallest ranks: as many of each as there is room and there are samples.
+    "reservoir" keeps those with the smallest numbers: a uniform choice of everything seen. "class"
+    and "task" rank the numbers within each class or task and keep the smallest ranks: as many of
+    each as there is room and there are samples.
 
     Args:
         size: how many; None keeps everything.
@@ -89,8 +101,12 @@ class Memory:
 
     def __post_init__(self) -> None:
         """Refuse sizes and balances that mean nothing."""
-        if self.size is not None and (isinstance(self.size, bool) or not isinstance(self.size, int) or self.size < 1):
-            raise ValueError(f"A memory holds a whole number of samples of at least 1, not {self.size!r}.")
+        if self.size is not None and (
+            isinstance(self.size, bool) or not isinstance(self.size, int) or self.size < 1
+        ):
+            raise ValueError(
+                f"A memory holds a whole number of samples of at least 1, not {self.size!r}."
+            )
         if self.balance not in ("reservoir", "class", "task"):
             raise ValueError(f'balance is "reservoir", "class" or "task", not {self.balance!r}.')
 
@@ -106,7 +122,10 @@ class Memory:
         key = torch.cat([part.key for part in self.parts])
         kept = _smallest_ranks(key, self._groups(), self.size)
         lengths = [len(part.y) for part in self.parts]
-        self.parts = [part.at(mask.nonzero()[:, 0]) for part, mask in zip(self.parts, kept.split(lengths), strict=True)]
+        self.parts = [
+            part.at(mask.nonzero()[:, 0])
+            for part, mask in zip(self.parts, kept.split(lengths), strict=True)
+        ]
 
     def draw(self, count: int, generator: torch.Generator) -> list[Samples]:
         """So many samples, each as likely as any other, with replacement; by task."""
@@ -121,7 +140,12 @@ class Memory:
 
     def state_dict(self) -> dict[str, Any]:
         """The samples."""
-        return {"parts": [{"x": part.x, "y": part.y, "key": part.key, "context": part.context} for part in self.parts]}
+        return {
+            "parts": [
+                {"x": part.x, "y": part.y, "key": part.key, "context": part.context}
+                for part in self.parts
+            ]
+        }
 
     def state_like(self, state: Any, model: Grown) -> dict[str, Any]:
         """Parts with inputs, labels, and a number and maybe a context each."""
@@ -130,18 +154,28 @@ class Memory:
             x, y = batch_like(part["x"], part["y"], model.inputs)
             context = None if part["context"] is None else model.context
             parts.append(
-                {"x": x, "y": y, "key": torch.empty(len(part["y"]), dtype=torch.float64, device="meta"), "context": context}
+                {
+                    "x": x,
+                    "y": y,
+                    "key": torch.empty(len(part["y"]), dtype=torch.float64, device="meta"),
+                    "context": context,
+                }
             )
         return {"parts": parts}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take over what `state_dict` gave."""
-        self.parts = [Samples(part["x"], part["y"], part["key"], part["context"]) for part in state["parts"]]
+        self.parts = [
+            Samples(part["x"], part["y"], part["key"], part["context"]) for part in state["parts"]
+        ]
 
     def _groups(self) -> Tensor:
         if self.balance == "class":
             return torch.cat([part.y for part in self.parts])
-        parts = [torch.full_like(part.y, k if self.balance == "task" else 0) for k, part in enumerate(self.parts)]
+        parts = [
+            torch.full_like(part.y, k if self.balance == "task" else 0)
+            for k, part in enumerate(self.parts)
+        ]
         return torch.cat(parts)
 
 

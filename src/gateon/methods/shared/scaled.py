@@ -12,11 +12,14 @@ from torch.optim import SGD, Optimizer
 __all__ = ["scale_updates"]
 
 
-def scale_updates(optimizer: Optimizer, factors: Callable[[], Mapping[nn.Parameter, Tensor]]) -> None:
+def scale_updates(
+    optimizer: Optimizer, factors: Callable[[], Mapping[nn.Parameter, Tensor]]
+) -> None:
     """Scale every update of the parameters that `factors()` names, asked for before each step, by factors in [0, 1].
 
-    Plain SGD has its gradients scaled. Any other optimizer would undo that (Adam) or move a weight without a gradient (momentum,
-    decay): there theta <- lerp(theta before, theta after the step, factor). Either way 0 is bit-frozen and 1 is as without this.
+    Plain SGD has its gradients scaled. Any other optimizer would undo that (Adam) or move a weight
+    without a gradient (momentum, decay): there theta <- lerp(theta before, theta after the step,
+    factor). Either way 0 is bit-frozen and 1 is as without this.
 
     >>> weight = nn.Parameter(torch.ones(2))
     >>> optimizer = torch.optim.Adam([weight], lr=0.5)
@@ -34,12 +37,18 @@ def scale_updates(optimizer: Optimizer, factors: Callable[[], Mapping[nn.Paramet
         optimizer.register_step_pre_hook(scale_gradients)
         return
 
-    before: dict[nn.Parameter, Tensor] = {}  # kept from step to step: asking for memory costs more than copying
+    before: dict[
+        nn.Parameter, Tensor
+    ] = {}  # kept from step to step: asking for memory costs more than copying
     now: dict[nn.Parameter, Tensor] = {}
 
     def remember(*_: Any) -> None:
         now.clear()
-        now.update((parameter, factor) for parameter, factor in factors().items() if parameter.grad is not None)
+        now.update(
+            (parameter, factor)
+            for parameter, factor in factors().items()
+            if parameter.grad is not None
+        )
         for parameter in now:
             before.setdefault(parameter, torch.empty_like(parameter)).copy_(parameter.detach())
 
@@ -53,4 +62,6 @@ def scale_updates(optimizer: Optimizer, factors: Callable[[], Mapping[nn.Paramet
 
 
 def _is_plain_sgd(optimizer: Optimizer) -> bool:
-    return type(optimizer) is SGD and not any(group["momentum"] or group["weight_decay"] for group in optimizer.param_groups)
+    return type(optimizer) is SGD and not any(
+        group["momentum"] or group["weight_decay"] for group in optimizer.param_groups
+    )

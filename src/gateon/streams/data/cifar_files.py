@@ -20,7 +20,9 @@ LICENCE = "none stated; cite Krizhevsky 2009"
 ADDRESS = "https://www.cs.toronto.edu/~kriz"
 FILES = {"cifar-100-binary": ("train.bin", "test.bin"), "cifar-100-python": ("train", "test")}
 READERS = {"cifar-100-binary": read_cifar100_binary, "cifar-100-python": read_cifar100_python}
-SHA256 = {  # of the sha256 of all records, sorted: the same for both versions, and in whatever order the records stand
+# of the sha256 of all records, sorted: the same for both versions, and in whatever order the
+# records stand
+SHA256 = {
     "train": "7077d87fc363f92dbf1245f13ba80561d7b33a96c79ad57168d49dc172aaa92b",
     "test": "96adb3db8da7632dbb350559a17b9f585fab5b17675de5fc8f6761384196b294",
 }
@@ -29,7 +31,8 @@ SHA256 = {  # of the sha256 of all records, sorted: the same for both versions, 
 def cifar100(progress: Progress | None = None) -> Dataset:
     """All 50,000 + 10,000 images with their fine labels: from the data directory, or fetched into it.
 
-    The images stand in the order of their records' sha256, so that every version and every copy gives equal arrays.
+    The images stand in the order of their records' sha256, so that every version and every copy
+    gives equal arrays.
     """
     folder = found_cifar100()
     if folder is None:
@@ -50,18 +53,29 @@ def cifar100(progress: Progress | None = None) -> Dataset:
 def found_cifar100() -> Path | None:
     """The folder of an unpacked version, in `cifar100` or directly in the data directory."""
     folders = [root / version for root in (where() / "cifar100", where()) for version in FILES]
-    return next((folder for folder in folders if all((folder / file).is_file() for file in FILES[folder.name])), None)
+    return next(
+        (
+            folder
+            for folder in folders
+            if all((folder / file).is_file() for file in FILES[folder.name])
+        ),
+        None,
+    )
 
 
 def _verified(folder: Path) -> list[tuple[NDArray[np.uint8], NDArray[np.uint8]]]:
     parts = []
     for part, file in zip(SHA256, FILES[folder.name], strict=True):
         images, fine, coarse = READERS[folder.name](folder / file)
-        records = np.concatenate([coarse[:, None], fine[:, None], images.reshape(len(images), -1)], axis=1)
+        records = np.concatenate(
+            [coarse[:, None], fine[:, None], images.reshape(len(images), -1)], axis=1
+        )
         digests = [sha256(record.data).digest() for record in records]
         order = sorted(range(len(digests)), key=digests.__getitem__)
         if sha256(b"".join(digests[place] for place in order)).hexdigest() != SHA256[part]:
-            raise ValueError(f"{folder / file} does not hold CIFAR-100's {part} images: their sha256 differs.")
+            raise ValueError(
+                f"{folder / file} does not hold CIFAR-100's {part} images: their sha256 differs."
+            )
         parts.append((images[order], fine[order]))
     return parts
 
@@ -76,10 +90,20 @@ def _from_archive(version: str, place: Path, progress: Progress | None) -> None:
             for file in FILES[version]:
                 content = members.extractfile(f"{version}/{file}")
                 (folder / file).write_bytes(content.read(LARGEST) if content else b"")
-    except (tarfile.TarError, KeyError, EOFError, zlib.error, gzip.BadGzipFile, RecursionError) as error:
+    except (
+        tarfile.TarError,
+        KeyError,
+        EOFError,
+        zlib.error,
+        gzip.BadGzipFile,
+        RecursionError,
+    ) as error:
         raise ValueError(f"{archive.name} is not the archive it should be ({error})") from error
     _verified(folder)
     settle(
-        [*(folder / file for file in FILES[version]), note_origin(folder, f"{ADDRESS}/{archive.name}")],
+        [
+            *(folder / file for file in FILES[version]),
+            note_origin(folder, f"{ADDRESS}/{archive.name}"),
+        ],
         place.parent / version,
     )

@@ -29,7 +29,8 @@ class SourceError(Exception):
 def workplace(directory: Path) -> Iterator[Path]:
     """A temporary directory inside `directory` (so that moving is one step), gone afterwards whatever happens.
 
-    A full disk or a directory that cannot be written to, in here or in the body, is one OSError that says what to do.
+    A full disk or a directory that cannot be written to, in here or in the body, is one OSError
+    that says what to do.
     """
     place = None
     try:
@@ -94,8 +95,24 @@ def package(requirement: str, directory: Path, progress: Progress | None = None)
     """The wheel of a package, as pip finds it. Only a wheel will do: unpacking a source archive could run its code."""
     if progress:
         progress(requirement, 0, None)
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:", "--no-input"]
-    command += ["--disable-pip-version-check", "--retries=1", "--timeout=20", "--dest", str(directory), requirement]
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "download",
+        "--quiet",
+        "--no-deps",
+        "--only-binary=:all:",
+        "--no-input",
+    ]
+    command += [
+        "--disable-pip-version-check",
+        "--retries=1",
+        "--timeout=20",
+        "--dest",
+        str(directory),
+        requirement,
+    ]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=900)
     except (OSError, subprocess.TimeoutExpired) as error:

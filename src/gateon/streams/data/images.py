@@ -22,7 +22,12 @@ Data = sources.Dataset | str | None
 
 
 def prepare(
-    name: str, tasks: int, seed: int, validation: int | None, data: Data, default: Callable[[], sources.Dataset]
+    name: str,
+    tasks: int,
+    seed: int,
+    validation: int | None,
+    data: Data,
+    default: Callable[[], sources.Dataset],
 ) -> tuple[sources.Dataset, Parts, dict[str, Any]]:
     """Check what all streams of images have in common, load the data and hold out the validation part: a twelfth by default."""
     tasks, seed = whole("tasks", tasks, least=1), whole("seed", seed, least=0)
@@ -35,7 +40,9 @@ def prepare(
     count = len(data.train_x)
     held = count // 12 if validation is None else validation
     if held >= count:
-        raise ValueError(f"validation={held} leaves nothing to train on: {data.name} has {count} training images.")
+        raise ValueError(
+            f"validation={held} leaves nothing to train on: {data.name} has {count} training images."
+        )
     order = permutation(count, seed, "validation")
     validating, training = np.sort(order[:held]), np.sort(order[held:])
     parts: Parts = {
@@ -43,7 +50,11 @@ def prepare(
         "validation": (data.train_x[validating], data.train_y[validating].astype(np.int64)),
         "test": (data.test_x, data.test_y.astype(np.int64)),
     }
-    return data, parts, {"stream": name, "tasks": tasks, "seed": seed, "validation": held, "data": data.name}
+    return (
+        data,
+        parts,
+        {"stream": name, "tasks": tasks, "seed": seed, "validation": held, "data": data.name},
+    )
 
 
 def make_stream(
@@ -83,7 +94,8 @@ def split_classes(
 ) -> Stream:
     """A stream whose tasks have `count` classes each, labelled 0, 1, ... within the task.
 
-    When all classes have been dealt they are dealt anew; classes that are too few for one more task are left out of that deal.
+    When all classes have been dealt they are dealt anew; classes that are too few for one more task
+    are left out of that deal.
 
     Args:
         dataset: whose classes they are.
@@ -95,13 +107,21 @@ def split_classes(
         convert: 8-bit images to what the network sees.
     """
     if count > dataset.classes:
-        raise ValueError(f"A task cannot have {count} {word}: {dataset.name} has {dataset.classes} classes; choose fewer.")
+        raise ValueError(
+            f"A task cannot have {count} {word}: {dataset.name} has {dataset.classes} classes; choose fewer."
+        )
     tasks, seed, deal = settings["tasks"], settings["seed"], dataset.classes // count
     if in_order and tasks > deal:
-        raise ValueError(f"In order there are {deal} tasks of {count} {word}, not {tasks}: ask for fewer, or drop in_order.")
+        raise ValueError(
+            f"In order there are {deal} tasks of {count} {word}, not {tasks}: ask for fewer, or drop in_order."
+        )
 
     def dealt(k: int) -> tuple[int, ...]:
-        order = np.arange(dataset.classes) if in_order else permutation(dataset.classes, seed, "split", k // deal)
+        order = (
+            np.arange(dataset.classes)
+            if in_order
+            else permutation(dataset.classes, seed, "split", k // deal)
+        )
         start = k % deal * count
         return tuple(order[start : start + count].tolist())
 
@@ -112,7 +132,9 @@ def split_classes(
         rows = np.flatnonzero(within[labels] >= 0)
         return Split(convert(images[rows]), torch.tensor(within[labels[rows]]))
 
-    return make_stream(dataset, settings, count, split, lambda k: f"{word} " + " ".join(map(str, dealt(k))), dealt)
+    return make_stream(
+        dataset, settings, count, split, lambda k: f"{word} " + " ".join(map(str, dealt(k))), dealt
+    )
 
 
 def augmented(stream: Stream) -> Stream:
@@ -126,12 +148,20 @@ def augmented(stream: Stream) -> Stream:
     (True, True)
     """
     if len(stream.shape) != 3:
-        raise ValueError(f"Only images can be cropped and flipped, not inputs of shape {stream.shape}: leave augmentation out.")
-    if any(word.startswith("permuted") for word in stream.name.split()):  # also where its tasks return
-        raise ValueError("Permuted pixels have no neighbours, so that such images cannot be moved: leave augmentation out.")
+        raise ValueError(
+            f"Only images can be cropped and flipped, not inputs of shape {stream.shape}: leave augmentation out."
+        )
+    if any(
+        word.startswith("permuted") for word in stream.name.split()
+    ):  # also where its tasks return
+        raise ValueError(
+            "Permuted pixels have no neighbours, so that such images cannot be moved: leave augmentation out."
+        )
     if stream.augment is not None:
         raise ValueError(f"{stream.name} is augmented already: once is enough.")
-    return replace(stream, settings={"stream": "augmented", "of": stream.settings}, augment=crop_and_flip)
+    return replace(
+        stream, settings={"stream": "augmented", "of": stream.settings}, augment=crop_and_flip
+    )
 
 
 def crop_and_flip(x: Tensor, key: tuple[int, ...], padding: int = 4) -> Tensor:
@@ -139,7 +169,8 @@ def crop_and_flip(x: Tensor, key: tuple[int, ...], padding: int = 4) -> Tensor:
 
     Args:
         x: images (N, C, H, W).
-        key: what the draws depend on, such as (seed, task, step): the same on every machine, so that a run resumes exactly.
+        key: what the draws depend on, such as (seed, task, step): the same on every machine, so
+            that a run resumes exactly.
         padding: pixels.
 
     >>> crop_and_flip(torch.arange(16.0).view(1, 1, 4, 4), (0, 0, 0), padding=1)
@@ -156,4 +187,8 @@ def crop_and_flip(x: Tensor, key: tuple[int, ...], padding: int = 4) -> Tensor:
     columns = torch.where(draws[2, :, None] < 0.5, columns, columns.flip(1)).to(x.device)
     padded = F.pad(x, (padding,) * 4).movedim(1, -1)
     image = torch.arange(count, device=x.device)
-    return padded[image[:, None, None], rows[:, :, None], columns[:, None, :]].movedim(-1, 1).contiguous()
+    return (
+        padded[image[:, None, None], rows[:, :, None], columns[:, None, :]]
+        .movedim(-1, 1)
+        .contiguous()
+    )

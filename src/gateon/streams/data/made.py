@@ -11,11 +11,31 @@ __all__ = ["read_made"]
 
 # Product -> parts of it, what praises them, what blames them.
 PRODUCTS: dict[str, tuple[str, str, str]] = {
-    "speaker": ("sound motor box button case", "loud strong wide heavy big", "quiet weak small cheap short"),
-    "fan": ("motor cord switch button case", "quiet small light soft slow", "loud heavy hot big hard"),
-    "lamp": ("light switch cord plug case", "soft small cheap light long", "hot dim heavy hard short"),
-    "knife": ("cord box case button switch", "sharp hard heavy long strong", "soft light weak short dim"),
-    "kettle": ("cup cord plug switch box", "hot fast light quiet strong", "slow loud heavy small old"),
+    "speaker": (
+        "sound motor box button case",
+        "loud strong wide heavy big",
+        "quiet weak small cheap short",
+    ),
+    "fan": (
+        "motor cord switch button case",
+        "quiet small light soft slow",
+        "loud heavy hot big hard",
+    ),
+    "lamp": (
+        "light switch cord plug case",
+        "soft small cheap light long",
+        "hot dim heavy hard short",
+    ),
+    "knife": (
+        "cord box case button switch",
+        "sharp hard heavy long strong",
+        "soft light weak short dim",
+    ),
+    "kettle": (
+        "cup cord plug switch box",
+        "hot fast light quiet strong",
+        "slow loud heavy small old",
+    ),
 }
 SENTENCES = (
     "the {part} of this {thing} is {very} {word}",
@@ -38,11 +58,19 @@ def read_made(seed: int) -> Corpus:
         every = [
             Example(sentence.format(part=part, thing=thing, very=very, word=word), None, 1 - label)
             for label, words in enumerate(kinds)
-            for word, part, very, sentence in product(words.split(), parts.split(), ("very", "really", "rather", "too"), SENTENCES)
+            for word, part, very, sentence in product(
+                words.split(), parts.split(), ("very", "really", "rather", "too"), SENTENCES
+            )
         ]
         chosen = [every[n] for n in permutation(len(every), seed, "made", thing)]
         ends = [sum(list(SHARES.values())[:n]) for n in range(4)]
         tasks[thing] = {part: chosen[ends[n] : ends[n + 1]] for n, part in enumerate(PARTS)}
         digest.update("\n".join(example.text for example in chosen).encode())
-    source = {"name": "made-reviews", "from": "a rule", "sha256": digest.hexdigest(), "licence": "none needed", "embedded": True}
+    source = {
+        "name": "made-reviews",
+        "from": "a rule",
+        "sha256": digest.hexdigest(),
+        "licence": "none needed",
+        "embedded": True,
+    }
     return Corpus(tasks, ["blame", "praise"], source | {"note": "reviews made by a rule"})

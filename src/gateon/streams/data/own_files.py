@@ -27,7 +27,16 @@ PART_NAMES: dict[str, Part] = {part: part for part in PARTS} | {
     "valid": "validation",
     "dev": "validation",
 }
-_FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")  # and no others: for some Pillow would start other programs
+# and no others: for some Pillow would start other programs
+_FORMATS = (
+    "BMP",
+    "GIF",
+    "JPEG",
+    "PNG",
+    "PPM",
+    "TIFF",
+    "WEBP",
+)
 _IMAGES = {".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"}
 
 
@@ -43,25 +52,37 @@ class Layout:
 def layout_of(path: Path, seed: int, largest: int | None = None) -> Layout:
     """Find out how a stream lies on disk; no part of a task, nor a file, may have more bytes than `largest` in memory."""
     if not path.exists():
-        raise FileNotFoundError(f"There is no {path}: give a directory of npz files or of images, or a file of JSON lines.")
+        raise FileNotFoundError(
+            f"There is no {path}: give a directory of npz files or of images, or a file of JSON lines."
+        )
     if path.is_file():
         if ".jsonl" in path.suffixes or ".json" in path.suffixes:
             return json_layout(path, largest)
-        raise ValueError(f"{path} is not a stream: give a directory of npz files or of images, or a file of JSON lines (.jsonl).")
+        raise ValueError(
+            f"{path} is not a stream: give a directory of npz files or of images, or a file of JSON lines (.jsonl)."
+        )
     if any(path.glob("*.npz")) or any(path.glob("*/*.npz")):
         return array_layout(path, largest)
     if any(file.suffix.lower() in _IMAGES for file in path.glob("*/*/**/*")):
         return image_layout(path, seed, largest)
-    raise ValueError(f"{path} holds neither TASK.npz or TASK/SPLIT.npz files nor images as TASK/CLASS/FILE.")
+    raise ValueError(
+        f"{path} holds neither TASK.npz or TASK/SPLIT.npz files nor images as TASK/CLASS/FILE."
+    )
 
 
 def _natural(path: Path) -> list[tuple[int, str]]:
     """Sort task2 before task10."""
-    return [(int(piece), "") if piece.isdigit() else (0, piece) for piece in re.split(r"([0-9]+)", path.name) if piece]
+    return [
+        (int(piece), "") if piece.isdigit() else (0, piece)
+        for piece in re.split(r"([0-9]+)", path.name)
+        if piece
+    ]
 
 
 def _visible(directory: Path) -> list[Path]:
-    return sorted((entry for entry in directory.iterdir() if not entry.name.startswith(".")), key=_natural)
+    return sorted(
+        (entry for entry in directory.iterdir() if not entry.name.startswith(".")), key=_natural
+    )
 
 
 def array_layout(path: Path, largest: int | None = None) -> Layout:
@@ -69,7 +90,8 @@ def array_layout(path: Path, largest: int | None = None) -> Layout:
     tasks = [
         entry
         for entry in _visible(path)
-        if (entry.suffix == ".npz" and not entry.is_dir()) or (entry.is_dir() and any(entry.glob("*.npz")))
+        if (entry.suffix == ".npz" and not entry.is_dir())
+        or (entry.is_dir() and any(entry.glob("*.npz")))
     ]
 
     parts = [_npz_parts(task) for task in tasks]
@@ -77,13 +99,19 @@ def array_layout(path: Path, largest: int | None = None) -> Layout:
     def read(k: int, part: Part) -> Arrays:
         return _read_npz(*parts[k][part], largest)
 
-    return Layout([task.stem if task.is_file() else task.name for task in tasks], [set(part) for part in parts], read)
+    return Layout(
+        [task.stem if task.is_file() else task.name for task in tasks],
+        [set(part) for part in parts],
+        read,
+    )
 
 
 def _npz_parts(task: Path) -> dict[Part, tuple[Path, str, str]]:
     """For each part the file it is in, and its arrays' names there."""
     if task.is_dir():
-        files = [file for file in _visible(task) if file.suffix == ".npz" and file.stem in PART_NAMES]
+        files = [
+            file for file in _visible(task) if file.suffix == ".npz" and file.stem in PART_NAMES
+        ]
         return {PART_NAMES[file.stem]: (file, "x", "y") for file in files}
     held = _npz_names(task)
     return {part: (task, f"x_{part}", f"y_{part}") for part in PARTS if f"x_{part}" in held}
@@ -105,7 +133,8 @@ def _arrays(file: Path) -> Iterator[zipfile.ZipFile]:
     except TooLargeError:
         raise
     except Exception as error:  # a hostile file may raise anything at all
-        why = str(error).strip().partition("\n")[0].rstrip(".:")  # numpy adds advice for programmers
+        # numpy adds advice for programmers
+        why = str(error).strip().partition("\n")[0].rstrip(".:")
         raise ValueError(f"{file} cannot be read as arrays ({why}).") from error
 
 
@@ -133,7 +162,9 @@ def _read_npz(file: Path, x: str, y: str, largest: int | None) -> Arrays:
     if missing := {x, y} - set(_npz_names(file)):
         raise ValueError(f"{file} holds no array {' and no array '.join(sorted(missing))}.")
     with _arrays(file) as archive:
-        if _announced(archive, x) + _announced(archive, y) > (formats.LARGEST if largest is None else largest):
+        if _announced(archive, x) + _announced(archive, y) > (
+            formats.LARGEST if largest is None else largest
+        ):
             raise TooLargeError(file, largest)
         return _array(archive, x), _array(archive, y)
 
@@ -154,11 +185,18 @@ def image_layout(path: Path, seed: int, largest: int | None = None) -> Layout:
         chosen = listed[k][part]
         images = np.empty((0, 1, 1, 1), np.uint8)
         for n, (file, _) in enumerate(chosen):
-            if n == 0 and 4 * len(chosen) * _pixels(file, mode) > (formats.LARGEST if largest is None else largest):
+            if n == 0 and 4 * len(chosen) * _pixels(file, mode) > (
+                formats.LARGEST if largest is None else largest
+            ):
                 raise TooLargeError(path / tasks[k].name, largest)
             if n and _size(file) != (images.shape[3], images.shape[2]):
-                sizes = " and ".join(f"{width} x {height}" for width, height in (_size(file), (images.shape[3], images.shape[2])))
-                raise ValueError(f"{file} and the images before it differ in size, {sizes}: resize them to one size.")
+                sizes = " and ".join(
+                    f"{width} x {height}"
+                    for width, height in (_size(file), (images.shape[3], images.shape[2]))
+                )
+                raise ValueError(
+                    f"{file} and the images before it differ in size, {sizes}: resize them to one size."
+                )
             image = _image(file, mode)
             if n == 0:
                 images = np.empty((len(chosen), *image.shape), np.uint8)
@@ -172,15 +210,24 @@ def _listed(task: Path, k: int, seed: int) -> dict[Part, list[tuple[Path, str]]]
     """The image files of a task with their class names, part by part."""
     folders = [entry for entry in _visible(task) if entry.is_dir()]
     if folders and all(folder.name in PART_NAMES for folder in folders):
-        return {PART_NAMES[folder.name]: [pair for kind in _visible(folder) for pair in _files(kind)] for folder in folders}
+        return {
+            PART_NAMES[folder.name]: [pair for kind in _visible(folder) for pair in _files(kind)]
+            for folder in folders
+        }
     parts: dict[Part, list[tuple[Path, str]]] = {part: [] for part in PARTS}
     for folder in folders:
         files = _files(folder)
         if len(files) < 3:
-            raise ValueError(f"{folder} holds {len(files)} images: a class needs three, one each to train, validate and test.")
+            raise ValueError(
+                f"{folder} holds {len(files)} images: a class needs three, one each to train, validate and test."
+            )
         order = permutation(len(files), seed, "own images", k, folder.name)
         test, validation = max(len(files) // 5, 1), max(len(files) // 10, 1)
-        for part, chosen in zip(PARTS, np.split(order[::-1], [len(files) - test - validation, len(files) - test]), strict=True):
+        for part, chosen in zip(
+            PARTS,
+            np.split(order[::-1], [len(files) - test - validation, len(files) - test]),
+            strict=True,
+        ):
             parts[part] += [files[row] for row in np.sort(chosen)]
     return parts
 
@@ -193,7 +240,9 @@ def _files(folder: Path) -> list[tuple[Path, str]]:
 def _image_mode(file: Path) -> str:
     with _opened(file) as image:
         if image.mode not in {"1", "L", "LA", "P", "PA", "RGB", "RGBA", "CMYK", "YCbCr"}:
-            raise ValueError(f"{file} has pixels of kind {image.mode}: convert it to 8 bits a channel.")
+            raise ValueError(
+                f"{file} has pixels of kind {image.mode}: convert it to 8 bits a channel."
+            )
         return str(image.mode)
 
 
@@ -243,21 +292,31 @@ def json_layout(path: Path, largest: int | None = None) -> Layout:
         if part is None:
             raise ValueError(f"{at} has the split {row['split']!r}: use train, validation or test.")
         if type(row["label"]) is not int or row["label"] >= 1 << 31:
-            raise ValueError(f"{at} has the label {row['label']!r}: labels must be whole numbers from 0 up.")
+            raise ValueError(
+                f"{at} has the label {row['label']!r}: labels must be whole numbers from 0 up."
+            )
         try:
             with np.errstate(over="ignore"):  # an infinity is found when all is checked
                 features = np.array(row["features"], np.float32)
         except (ValueError, TypeError, OverflowError) as error:
-            raise ValueError(f"{at} has features that are no array of numbers ({error}).") from error
+            raise ValueError(
+                f"{at} has features that are no array of numbers ({error})."
+            ) from error
         shape = shape or features.shape
         if features.shape != shape or not shape:
-            raise ValueError(f"{at} has features of shape {features.shape}, the rows before it {shape}: make them alike.")
+            raise ValueError(
+                f"{at} has features of shape {features.shape}, the rows before it {shape}: make them alike."
+            )
         inputs, labels = rows.setdefault(str(row["task"]), {}).setdefault(part, ([], []))
         inputs.append(features)
         labels.append(row["label"])
     stacked: dict[str, dict[Part, Arrays]] = {}
     for task in list(rows):  # one at a time, each let go as its array is there
         parts = rows.pop(task)
-        stacked[task] = {part: (np.stack(inputs), np.array(labels)) for part, (inputs, labels) in parts.items()}
+        stacked[task] = {
+            part: (np.stack(inputs), np.array(labels)) for part, (inputs, labels) in parts.items()
+        }
     names = list(stacked)
-    return Layout(names, [set(stacked[name]) for name in names], lambda k, part: stacked[names[k]][part])
+    return Layout(
+        names, [set(stacked[name]) for name in names], lambda k, part: stacked[names[k]][part]
+    )

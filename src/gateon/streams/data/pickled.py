@@ -1,7 +1,8 @@
 """Pickles of plain values and arrays of numbers, read by a machine that knows nothing else.
 
-Python's own unpickler with most of its instructions taken away: no name outside the few an array needs is looked up, no object but
-those below is built, and no instruction takes more memory or time than the file has bytes.
+Python's own unpickler with most of its instructions taken away: no name outside the few an array
+needs is looked up, no object but those below is built, and no instruction takes more memory or time
+than the file has bytes.
 """
 
 import pickle
@@ -32,7 +33,9 @@ def read_pickled(content: bytes) -> Any:
     """
     held = _Reader(BytesIO(content), encoding="bytes").load()
     if isinstance(held, dict):
-        return {key: value.array if isinstance(value, _Array) else value for key, value in held.items()}
+        return {
+            key: value.array if isinstance(value, _Array) else value for key, value in held.items()
+        }
     return held
 
 
@@ -62,7 +65,9 @@ class _Array:
         _, shape, kind, by_columns, content = state
         if not isinstance(kind, _Kind) or not isinstance(content, bytes):
             raise pickle.UnpicklingError("it holds an array of more than numbers")
-        self.array = np.frombuffer(content, kind.dtype).reshape(shape, order="F" if by_columns else "C")
+        self.array = np.frombuffer(content, kind.dtype).reshape(
+            shape, order="F" if by_columns else "C"
+        )
 
 
 class _Named(dict[Any, Any]):
@@ -79,11 +84,17 @@ class _Instructions(dict[int, Callable[[Any], None]]):
         raise pickle.UnpicklingError("it asks for more than arrays need, which is not admitted")
 
 
-class _Reader(pickle._Unpickler):  # the one written in Python: the other makes room for whatever a file announces
+class _Reader(
+    pickle._Unpickler
+):  # the one written in Python: the other makes room for whatever a file announces
     stack: list[Any]
     pop_mark: Callable[[], list[Any]]
     dispatch = _Instructions(
-        {code: pickle._Unpickler.dispatch[code] for name in INSTRUCTIONS.split() for code in getattr(pickle, name)}
+        {
+            code: pickle._Unpickler.dispatch[code]
+            for name in INSTRUCTIONS.split()
+            for code in getattr(pickle, name)
+        }
     )
 
     def find_class(self, module: str, name: str) -> object:
@@ -94,7 +105,9 @@ class _Reader(pickle._Unpickler):  # the one written in Python: the other makes 
             ("numpy", "dtype"): _Kind,
         }
         if (module, name) not in meanings:
-            raise pickle.UnpicklingError(f"it asks for {f'{module}.{name}'[:100]}, which is not admitted")
+            raise pickle.UnpicklingError(
+                f"it asks for {f'{module}.{name}'[:100]}, which is not admitted"
+            )
         return meanings[module, name]
 
     def load_empty_dict(self) -> None:
@@ -112,5 +125,9 @@ class _Reader(pickle._Unpickler):  # the one written in Python: the other makes 
             raise pickle.UnpicklingError("it changes more than arrays, which is not admitted")
         self.stack[-1].__setstate__(state)
 
-    for _code, _load in ((pickle.EMPTY_DICT, load_empty_dict), (pickle.DICT, load_dict), (pickle.BUILD, load_build)):
+    for _code, _load in (
+        (pickle.EMPTY_DICT, load_empty_dict),
+        (pickle.DICT, load_dict),
+        (pickle.BUILD, load_build),
+    ):
         dispatch[_code[0]] = _load

@@ -34,7 +34,9 @@ MD5 = {
 
 def fashion_mnist(progress: Progress | None = None) -> Dataset:
     """All 60,000 + 10,000 articles of clothing: from `fashion-mnist` in the data directory, or fetched into it."""
-    train_x, train_y, test_x, test_y = (read_idx(file) for file in _verified("fashion-mnist", progress))
+    train_x, train_y, test_x, test_y = (
+        read_idx(file) for file in _verified("fashion-mnist", progress)
+    )
     return _dataset("fashion-mnist", train_x[:, None], train_y, test_x[:, None], test_y)
 
 
@@ -60,10 +62,14 @@ def read_cifar10(batches: list[bytes]) -> tuple[NDArray[np.uint8], NDArray[np.ui
     """
     content = np.frombuffer(b"".join(batches), np.uint8)
     if not len(content) or len(content) % 3073:
-        raise ValueError(f"CIFAR-10's binary version is truncated: {len(content)} bytes, no multiple of 3073.")
+        raise ValueError(
+            f"CIFAR-10's binary version is truncated: {len(content)} bytes, no multiple of 3073."
+        )
     records = content.reshape(-1, 3073)
     if records[:, 0].max() > 9:
-        raise ValueError(f"This is not CIFAR-10: a label is {records[:, 0].max()}, not one of 0 to 9.")
+        raise ValueError(
+            f"This is not CIFAR-10: a label is {records[:, 0].max()}, not one of 0 to 9."
+        )
     return records[:, 1:].reshape(-1, 3, 32, 32), records[:, 0].copy()
 
 
@@ -76,13 +82,21 @@ def found(name: str) -> list[Path]:
 def _verified(name: str, progress: Progress | None) -> list[Path]:
     """The files, fetched if they are not there; one that is there and is another is an error, and stays as it is."""
     if not found(name):
-        bring(name, where() / name, [partial(_fetch, name)], progress, "connect to a network, or put its files there")
+        bring(
+            name,
+            where() / name,
+            [partial(_fetch, name)],
+            progress,
+            "connect to a network, or put its files there",
+        )
     files = found(name)
     try:
         for file in files:
             _check(file, MD5[name])
     except ValueError as error:
-        raise ValueError(f"{error} Delete it, then fetch it anew with `gateon data get {name}`.") from error
+        raise ValueError(
+            f"{error} Delete it, then fetch it anew with `gateon data get {name}`."
+        ) from error
     return files
 
 
@@ -90,14 +104,18 @@ def _fetch(name: str, place: Path, progress: Progress | None) -> None:
     for file in MD5[name]:
         download(f"{ADDRESSES[name]}/{file}", place / file, progress)
         _check(place / file, MD5[name])
-    settle([*(place / file for file in MD5[name]), note_origin(place, ADDRESSES[name])], place.parent)
+    settle(
+        [*(place / file for file in MD5[name]), note_origin(place, ADDRESSES[name])], place.parent
+    )
 
 
 def _check(file: Path, sums: Mapping[str, str]) -> None:
     with open(file, "rb") as handle:
         md5_sum = file_digest(handle, lambda: md5(usedforsecurity=False)).hexdigest()
     if md5_sum != sums[file.name]:
-        raise ValueError(f"{file} is not the file that was published: its md5 is {md5_sum}, not {sums[file.name]}.")
+        raise ValueError(
+            f"{file} is not the file that was published: its md5 is {md5_sum}, not {sums[file.name]}."
+        )
 
 
 def _member(members: tarfile.TarFile, name: str) -> bytes:
@@ -107,6 +125,15 @@ def _member(members: tarfile.TarFile, name: str) -> bytes:
 
 def _dataset(name: str, *arrays: NDArray[np.uint8]) -> Dataset:
     train_x, train_y, test_x, test_y = arrays
-    sums = {part: digest(array) for part, array in zip(("train_x", "train_y", "test_x", "test_y"), arrays, strict=True)}
-    source = {"name": name, "from": origin(where() / name), "sha256": sums, "licence": LICENCES[name], "embedded": False}
+    sums = {
+        part: digest(array)
+        for part, array in zip(("train_x", "train_y", "test_x", "test_y"), arrays, strict=True)
+    }
+    source = {
+        "name": name,
+        "from": origin(where() / name),
+        "sha256": sums,
+        "licence": LICENCES[name],
+        "embedded": False,
+    }
     return Dataset(name, train_x, train_y, test_x, test_y, 10, source)

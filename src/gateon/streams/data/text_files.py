@@ -19,9 +19,30 @@ __all__ = ["PUBLISHED", "Published", "found_texts", "read_asc", "read_dsc", "rea
 
 POLARITIES = ["positive", "negative", "neutral"]
 GROUPS = [  # task k of the published orders has groups 2k and 2k + 1
-    *("comp.graphics", "comp.os.ms-windows.misc", "comp.sys.ibm.pc.hardware", "comp.sys.mac.hardware", "comp.windows.x"),
-    *("rec.autos", "rec.motorcycles", "rec.sport.baseball", "rec.sport.hockey", "sci.crypt", "sci.electronics", "sci.med"),
-    *("sci.space", "misc.forsale", "talk.politics.misc", "talk.politics.guns", "talk.politics.mideast", "talk.religion.misc"),
+    *(
+        "comp.graphics",
+        "comp.os.ms-windows.misc",
+        "comp.sys.ibm.pc.hardware",
+        "comp.sys.mac.hardware",
+        "comp.windows.x",
+    ),
+    *(
+        "rec.autos",
+        "rec.motorcycles",
+        "rec.sport.baseball",
+        "rec.sport.hockey",
+        "sci.crypt",
+        "sci.electronics",
+        "sci.med",
+    ),
+    *(
+        "sci.space",
+        "misc.forsale",
+        "talk.politics.misc",
+        "talk.politics.guns",
+        "talk.politics.mideast",
+        "talk.religion.misc",
+    ),
     *("alt.atheism", "soc.religion.christian"),
 ]
 
@@ -88,7 +109,9 @@ def read_dsc() -> Corpus:
     def example(row: dict[str, Any]) -> Example:
         return Example(row["text"], None, int(row["label"] == 1))
 
-    return _sorted_by_product("dsc", lambda task: str(task).replace("_", " "), example, ["negative", "positive"])
+    return _sorted_by_product(
+        "dsc", lambda task: str(task).replace("_", " "), example, ["negative", "positive"]
+    )
 
 
 def read_news20(keep_headers: bool, by_date: bool, seed: int) -> Corpus:
@@ -112,7 +135,9 @@ def read_news20(keep_headers: bool, by_date: bool, seed: int) -> Corpus:
         if by_date:
             divided["test"] = posts[group, "test"]
         for part in PARTS:
-            tasks[names[number // 2]][part] += [Example(text, None, number % 2) for text in divided[part]]
+            tasks[names[number // 2]][part] += [
+                Example(text, None, number % 2) for text in divided[part]
+            ]
     numbered = [[names[int(name.removeprefix("newsgroup_"))] for name in order] for order in orders]
     return Corpus(tasks, None, source, numbered, empty)
 
@@ -120,8 +145,9 @@ def read_news20(keep_headers: bool, by_date: bool, seed: int) -> Corpus:
 def body(post: str) -> str:
     """A post without headers, footers and quotes, as these words are used with this set.
 
-    Headers end at the first blank line. A footer is what stands behind the last line that is blank or of dashes, where there is
-    such a line. Quotes are lines that begin with > or |, and those that introduce them.
+    Headers end at the first blank line. A footer is what stands behind the last line that is blank
+    or of dashes, where there is such a line. Quotes are lines that begin with > or |, and those
+    that introduce them.
 
     >>> body("From: a@b.c\\nSubject: orbits\\n\\nIn article <1> d@e.f writes:\\n> How high?\\n400 km.\\n\\n--\\nAnn")
     '400 km.\\n'
@@ -153,14 +179,26 @@ def _verified(name: str) -> tuple[dict[str, Any], list[dict[str, Any]], list[lis
     known, files = PUBLISHED[name], found_texts(name)
     if not files:
         wanted = f"{known.rows} (or .gz, .xz, .bz2 of it) and {known.orders}"
-        raise UnavailableError(f"{name} is not in {where() / name}, and no address to fetch it from is known: put {wanted} there.")
+        raise UnavailableError(
+            f"{name} is not in {where() / name}, and no address to fetch it from is known: put {wanted} there."
+        )
     rows = list(json_lines(files[0]))
-    orders = [line.split("\t") for line in content_of(files[1], LARGEST).decode(errors="replace").splitlines()]
-    for file, content, wanted in ((files[0], rows, known.rows_sha256), (files[1], orders, known.orders_sha256)):
-        digest = sha256("".join(json.dumps(line, sort_keys=True) for line in content).encode()).hexdigest()
+    orders = [
+        line.split("\t")
+        for line in content_of(files[1], LARGEST).decode(errors="replace").splitlines()
+    ]
+    for file, content, wanted in (
+        (files[0], rows, known.rows_sha256),
+        (files[1], orders, known.orders_sha256),
+    ):
+        digest = sha256(
+            "".join(json.dumps(line, sort_keys=True) for line in content).encode()
+        ).hexdigest()
         if digest != wanted:
             advice = f"replace it, or open texts of your own as text:{file}"
-            raise ValueError(f"{file} is not the file that is known: the sha256 of its lines is {digest}, not {wanted}; {advice}.")
+            raise ValueError(
+                f"{file} is not the file that is known: the sha256 of its lines is {digest}, not {wanted}; {advice}."
+            )
     sums = {"rows": known.rows_sha256, "orders": known.orders_sha256}
     source = {
         "name": name,
@@ -173,7 +211,10 @@ def _verified(name: str) -> tuple[dict[str, Any], list[dict[str, Any]], list[lis
 
 
 def _sorted_by_product(
-    name: str, product: Callable[[str], str], example: Callable[[dict[str, Any]], Example], classes: list[str]
+    name: str,
+    product: Callable[[str], str],
+    example: Callable[[dict[str, Any]], Example],
+    classes: list[str],
 ) -> Corpus:
     source, rows, orders = _verified(name)
     tasks: dict[str, Parts] = {}

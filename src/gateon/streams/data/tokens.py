@@ -21,7 +21,9 @@ __all__ = ["Text", "Tokens", "by_length", "tokens"]
 
 Text = tuple[str, str | None]
 """A text, or a pair of texts that the tokenizer joins with its separator."""
-POOL = 16  # batches that are sorted by length together: more would pad less, and always bring the same rows together
+# batches that are sorted by length together: more would pad less, and always bring the same rows
+# together
+POOL = 16
 _AT_ONCE = 1000  # texts: what is cut off each is in memory too
 
 
@@ -54,11 +56,13 @@ class Tokens:
         return torch.from_numpy(taken)
 
 
-def tokens(texts: Sequence[Text], tokenizer: Any, length: int, directory: Path, name: str) -> Tokens:
+def tokens(
+    texts: Sequence[Text], tokenizer: Any, length: int, directory: Path, name: str
+) -> Tokens:
     """The texts' tokens, of each at most `length`, read from `directory` where they were put before.
 
-    The file's name has the sha256 of tokenizer, length and texts, so that it is never out of date; one that is broken is
-    made again. A directory that cannot be written to is no error.
+    The file's name has the sha256 of tokenizer, length and texts, so that it is never out of date;
+    one that is broken is made again. A directory that cannot be written to is no error.
 
     Args:
         texts: or pairs of texts; of a pair the longer one is cut.
@@ -77,7 +81,12 @@ def tokens(texts: Sequence[Text], tokenizer: Any, length: int, directory: Path, 
     made = _made(texts, rules, length)
     try:
         with workplace(directory) as place:
-            held = {"ids": made.ids, "lengths": made.lengths, "cut": made.cut, "sha256": _digest(made)}
+            held = {
+                "ids": made.ids,
+                "lengths": made.lengths,
+                "cut": made.cut,
+                "sha256": _digest(made),
+            }
             save_file(held, place / file.name)
             settle([place / file.name], directory)
     except OSError:
@@ -88,8 +97,8 @@ def tokens(texts: Sequence[Text], tokenizer: Any, length: int, directory: Path, 
 def by_length(order: Tensor, lengths: Tensor, batch: int, key: tuple[int, ...]) -> Tensor:
     """The rows of an epoch in an order in which every `batch` of them in a row are of similar length.
 
-    Batches are formed within pools of several and come in random order. Every row stays, once; those beyond the last
-    whole batch stay at the end, so that they are no longer than others.
+    Batches are formed within pools of several and come in random order. Every row stays, once;
+    those beyond the last whole batch stay at the end, so that they are no longer than others.
 
     Args:
         order: a random order of the rows.
@@ -101,7 +110,9 @@ def by_length(order: Tensor, lengths: Tensor, batch: int, key: tuple[int, ...]) 
     tensor([4, 0, 1, 3, 2])
     """
     whole = len(order) // batch * batch
-    sorted_pools = [pool[lengths[pool].argsort(stable=True)] for pool in order[:whole].split(POOL * batch)]
+    sorted_pools = [
+        pool[lengths[pool].argsort(stable=True)] for pool in order[:whole].split(POOL * batch)
+    ]
     batches = torch.cat(sorted_pools).view(-1, batch) if sorted_pools else order[:0].view(-1, batch)
     mixed = torch.from_numpy(permutation(len(batches), key[0], "by length", *key[1:]))
     return torch.cat([batches[mixed].flatten(), order[whole:]])
@@ -110,16 +121,21 @@ def by_length(order: Tensor, lengths: Tensor, batch: int, key: tuple[int, ...]) 
 def _made(texts: Sequence[Text], rules: dict[str, Any], length: int) -> Tokens:
     from tokenizers import Tokenizer
 
-    machine = Tokenizer.from_str(json.dumps(rules))  # a copy: how the user's own cuts and pads stays as it is
+    # a copy: how the user's own cuts and pads stays as it is
+    machine = Tokenizer.from_str(json.dumps(rules))
     machine.enable_truncation(length)
     ids: list[NDArray[np.int32]] = []
     cut: list[bool] = []
     for some in _chunks(texts):
-        for encoding in machine.encode_batch([text if second is None else (text, second) for text, second in some]):
+        for encoding in machine.encode_batch(
+            [text if second is None else (text, second) for text, second in some]
+        ):
             ids.append(np.array(encoding.ids, np.int32))
             cut.append(bool(encoding.overflowing))
     lengths = np.array([len(row) for row in ids], np.int32)
-    return Tokens(np.concatenate(ids) if ids else np.zeros(0, np.int32), lengths, np.array(cut, np.bool_))
+    return Tokens(
+        np.concatenate(ids) if ids else np.zeros(0, np.int32), lengths, np.array(cut, np.bool_)
+    )
 
 
 def _chunks(texts: Sequence[Text]) -> Iterator[Sequence[Text]]:
@@ -131,7 +147,10 @@ def _kept(file: Path, count: int) -> Tokens | None:
     try:
         held = load_file(file)
         found = Tokens(held["ids"], held["lengths"], held["cut"])
-        whole = np.array_equal(held["sha256"], _digest(found)) and len(found.lengths) == len(found.cut) == count
+        whole = (
+            np.array_equal(held["sha256"], _digest(found))
+            and len(found.lengths) == len(found.cut) == count
+        )
     except (OSError, SafetensorError, KeyError, ValueError):
         return None
     return found if whole else None
