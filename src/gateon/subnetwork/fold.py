@@ -81,9 +81,8 @@ def _fix_weights(module: nn.Module) -> None:
     if is_parametrized(module):
         # By hand: torch's removal takes the weight away from the class, which the module shares
         # with the one it is a copy of.
-        values = {
-            name: getattr(module, name).detach().clone() for name in list(module.parametrizations)
-        }  # type: ignore[arg-type]
+        computed: list[str] = list(module.parametrizations)  # type: ignore[arg-type]
+        values = {name: getattr(module, name).detach().clone() for name in computed}
         del module.parametrizations
         module.__class__ = type(module).__bases__[0]
         for name, value in values.items():
