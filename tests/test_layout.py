@@ -29,7 +29,21 @@ ROOMS = {
     "report": {"runs", "storage"},
     "reproduce": {*MECHANISM, "storage", "methods", "learners", "streams", "runs", "report"},
     "integrations": {*MECHANISM, "storage", "networks", "methods", "learners", "streams", "runs"},
-    "cli": {*MECHANISM, "storage", "methods", "learners", "streams", "runs", "report", "reproduce"},
+    "life": {
+        *MECHANISM,
+        *("storage", "methods", "detection", "learners", "networks", "streams", "runs"),
+    },
+    "cli": {
+        *MECHANISM,
+        "life",
+        "storage",
+        "methods",
+        "learners",
+        "streams",
+        "runs",
+        "report",
+        "reproduce",
+    },
 }
 DOORS = {"__init__", "hf", "models"}  # short names for what is inside
 

@@ -1,0 +1,24 @@
+"""What the parts of a data set are called."""
+
+__all__ = ["PARTS", "part_of"]
+
+PARTS = ("train", "validation", "test")
+_SPELLINGS = {
+    "train": "train",
+    "training": "train",
+    "validation": "validation",
+    "valid": "validation",
+    "val": "validation",
+    "dev": "validation",
+    "test": "test",
+    "testing": "test",
+}
+
+
+def part_of(word: object) -> str | None:
+    """Which part a word names, if one.
+
+    >>> part_of("Dev"), part_of("banking")
+    ('validation', None)
+    """
+    return _SPELLINGS.get(str(word).strip().lower())
