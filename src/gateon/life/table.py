@@ -62,9 +62,9 @@ class Table:
     def numbers(self, name: str) -> NDArray[np.float64] | None:
         """A column as numbers, NaN where nothing is known; None if a cell is no number.
 
-        >>> column = np.array(["1", "", "2e3", "NaN"], object)
+        >>> column = np.array(["1", "", "2.5", "NaN"], object)
         >>> Table({"age": column}, "example").numbers("age")
-        array([   1.,   nan, 2000.,   nan])
+        array([1. , nan, 2.5, nan])
         """
         column = self.columns[name]
         if column.dtype != object:
