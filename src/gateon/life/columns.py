@@ -1,8 +1,8 @@
 """What the columns of a table are. The rules, all of them, in the order in which they are asked:
 
 1. A column that you name is taken.
-2. `split`: a column called split, part, set, subset or fold, all of whose words are names of parts
-   (train, training; validation, valid, val, dev; test, testing).
+2. `split`: a column called split, part, set, subset or fold in which words are names of parts
+   (train, training; validation, valid, val, dev; test, testing). Then all of them must be.
 3. `task`: a column called task or domain.
 4. `image`: a column of pixels or pictures; else of words that all end like image files (.png ...).
 5. `text`: a column of words called text, message, utterance, sentence, question, query, review,
@@ -133,8 +133,8 @@ class Columns:
         return None
 
     def says_parts(self, name: str) -> bool:
-        """Whether every word names a part."""
-        return all(part_of(word) for word in set(self.table.words(name)))
+        """Whether a word names a part; one that does not is then an error, not a training row."""
+        return any(part_of(word) for word in set(self.table.words(name)))
 
     def label_by_name(self, labelled: bool) -> str | None:
         """The label, if a name says; data to predict need not have the one learned before."""
@@ -172,7 +172,9 @@ class Columns:
         if not self.table.is_words(name):
             return False
         known = [word for word in self.table.words(name) if not is_missing(word)]
-        return all(PurePath(str(word)).suffix.lower() in IMAGE_SUFFIXES for word in known)
+        return bool(known) and all(
+            PurePath(str(word)).suffix.lower() in IMAGE_SUFFIXES for word in known
+        )
 
     def find_text(self) -> tuple[str, ...] | None:
         """The columns of texts, if there are any."""

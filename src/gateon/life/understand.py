@@ -210,7 +210,7 @@ def _parts(
     for row, word in enumerate(words, 1):
         if part_of(word) is None:
             raise ValueError(
-                f"Row {row} of {table.origin} has {printable(word)!r} in column {column!r}: "
+                f"Row {row} of {table.origin} has {printable(word or '')!r} in column {column!r}: "
                 "use train, validation or test."
             )
     said = np.array([part_of(word) for word in words])
