@@ -63,7 +63,7 @@ class TextEncoder:
             return ""
         if not isinstance(cell, str):
             raise ValueError(
-                f"Row {row + 1} of column {name!r} of {origin} is {cell!r}, not a text: give words."
+                f"Row {row + 1} of column {name!r} of {origin} is {cell}, not a text: give words."
             )
         if _HALF.search(cell):
             raise ValueError(
