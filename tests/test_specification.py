@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateon.learners.isolated import Isolated
-from gateon.methods.named import LANGUAGE
+from gateon.methods.names import LANGUAGE
 from gateon.runs.batches import steps_of
 from gateon.runs.specification import METHODS, PRESETS, Specification
 from rounding import assert_same

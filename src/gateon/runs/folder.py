@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ..storage import checkpoint
+from ..storage.files import CheckpointWarning
 from .record import Record
 
 __all__ = [
@@ -27,10 +28,6 @@ __all__ = [
 
 NAME = re.compile(r"checkpoint-([0-9]+)-([0-9]+)\.safetensors")
 OLD = "checkpoint.safetensors"  # the one name there was with schema 1
-
-
-class CheckpointWarning(RuntimeWarning):
-    """The last checkpoint was damaged, and the one before is used."""
 
 
 def folder_made(folder: Path) -> Path:

@@ -6,7 +6,11 @@ import os
 import stat
 from pathlib import Path
 
-__all__ = ["check_utf8", "content_of", "is_regular", "printable"]
+__all__ = ["CheckpointWarning", "check_utf8", "content_of", "is_regular", "printable"]
+
+
+class CheckpointWarning(RuntimeWarning):
+    """The last checkpoint is damaged, so the one before it is used."""
 
 
 def is_regular(path: Path) -> bool:

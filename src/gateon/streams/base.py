@@ -4,14 +4,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from hashlib import sha256
 from operator import index
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 from torch import Tensor
 
-__all__ = ["PARTS", "Part", "Split", "Stream", "Task", "assemble", "whole"]
+from .parts import PARTS, Part
 
-Part = Literal["train", "validation", "test"]
-PARTS: tuple[Part, ...] = ("train", "validation", "test")
+__all__ = ["PARTS", "Part", "Split", "Stream", "Task", "assemble", "whole"]
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,8 +3,8 @@
 from hashlib import sha256
 from itertools import product
 
-from ..base import PARTS
 from ..draw import permutation
+from ..parts import PARTS
 from .corpus import Corpus, Example
 
 __all__ = ["read_made"]

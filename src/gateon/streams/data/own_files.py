@@ -14,8 +14,8 @@ from numpy.lib.format import read_array, read_array_header_1_0, read_array_heade
 from numpy.typing import NDArray
 
 from ...storage.files import is_regular
-from ..base import PARTS, Part
 from ..draw import permutation
+from ..parts import PARTS, Part
 from . import formats
 from .formats import TooLargeError, json_lines
 

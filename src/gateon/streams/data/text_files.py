@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ...storage.files import content_of
-from ..base import PARTS
+from ..parts import PARTS
 from .corpus import Corpus, Example, Parts, dealt
 from .formats import LARGEST, json_lines
 from .own_files import PART_NAMES
