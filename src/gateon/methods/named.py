@@ -34,7 +34,7 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 
 
 class InIsolation(Method):
-    """What isolated networks do against forgetting: nothing; see `gateon.learners.isolated`."""
+    """Isolated networks, which need no protection; see `gateon.learners.isolated`."""
 
     name = "isolated"
     label_at_test = True
@@ -45,7 +45,7 @@ class InIsolation(Method):
 
 
 class InZoo(Method):
-    """What the networks of a model zoo do against forgetting: nothing each; see `gateon.learners.zoo`."""
+    """The networks of a model zoo, none of which is protected; see `gateon.learners.zoo`."""
 
     name = "zoo"
     replay = True
@@ -53,7 +53,7 @@ class InZoo(Method):
 
 
 class InLamol(Method):
-    """What LAMOL does against forgetting: past tasks are learned again from texts the model writes; see `gateon.learners.lamol`."""
+    """LAMOL, which learns past tasks again from generated texts; see `gateon.learners.lamol`."""
 
     name = "lamol"
     replay = True  # of pseudo-samples: no data are stored
@@ -62,7 +62,8 @@ class InLamol(Method):
     def prepare(self, model: nn.Module) -> None:
         """A Learner would only fine-tune."""
         raise ValueError(
-            "LAMOL learns with a learner of its own and a causal language model: use gateon.learners.lamol.Lamol."
+            "LAMOL has its own learner and a causal language model: "
+            "use gateon.learners.lamol.Lamol."
         )
 
 

@@ -34,9 +34,10 @@ def open(name: str, **options: Any) -> Stream:
 
     >>> open("split-mnist", seed=3, data="mnist-5k").tasks
     5
-    >>> open("shuffled-mnist", sead=3)
-    Traceback (most recent call last): ... ValueError: shuffled-mnist has no option 'sead', perhaps
-    'seed': its options are tasks, seed, validation, data.
+    >>> open("shuffled-mnist", sead=3)  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    ...
+    ValueError: shuffled-mnist has no option 'sead', perhaps 'seed': its options are ...
     """
     factory: Callable[..., Stream]
     if name.startswith("own:"):
@@ -55,7 +56,8 @@ def open(name: str, **options: Any) -> Stream:
         factory, known = STREAMS[name], list(inspect.signature(STREAMS[name]).parameters)
     else:
         raise ValueError(
-            f"There is no stream {name!r}{_nearest(name, list(STREAMS))}: choose {', '.join(STREAMS)}, own:PATH or text:PATH."
+            f"There is no stream {name!r}{_nearest(name, list(STREAMS))}: "
+            f"choose {', '.join(STREAMS)}, own:PATH or text:PATH."
         )
     for option in options:
         if option not in known:
@@ -80,7 +82,8 @@ def remake(settings: dict[str, Any]) -> Stream:
         made = open(name, **rest)
         if made.settings.get("tokenizer") != tokenizer:
             raise ValueError(
-                f"The tokenizer of {rest['model']} is not the one of these settings: it has another vocabulary."
+                f"The tokenizer of {rest['model']} is not the one of these settings: "
+                "it has another vocabulary."
             )
         return made
     stream = remake(rest.pop("of"))

@@ -14,5 +14,5 @@ ABOUT = {
     "news20": "Posts to 20 newsgroups, two per task: which of the two is a post from?",
     "made-reviews": "Generated reviews of five products, one per task: praise or blame?",
     "own:PATH": "Your own tasks: npz files, folders of images, or JSON lines with features.",
-    "text:PATH": "Your own texts: JSON lines with text and label, optionally second, task and split.",
+    "text:PATH": "Your own texts: JSON lines with text, label and, if any, second, task and split.",
 }

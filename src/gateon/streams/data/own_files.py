@@ -1,4 +1,4 @@
-"""How a user's own stream may lie on disk: arrays, images or JSON lines. Reading only; `own` checks what was read."""
+"""Layouts of a user's own stream on disk: arrays, images or JSON lines. `own` checks them."""
 
 import math
 import re
@@ -42,7 +42,7 @@ _IMAGES = {".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".ti
 
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """The tasks' names, which parts each has, and a function that reads inputs and labels of a part of task k."""
+    """The names and parts of the tasks, and a function that reads one part of task k."""
 
     names: list[str]
     parts: list[set[Part]]
@@ -50,16 +50,18 @@ class Layout:
 
 
 def layout_of(path: Path, seed: int, largest: int | None = None) -> Layout:
-    """Find out how a stream lies on disk; no part of a task, nor a file, may have more bytes than `largest` in memory."""
+    """Find the layout of a stream; a file or part may take at most `largest` bytes in memory."""
     if not path.exists():
         raise FileNotFoundError(
-            f"There is no {path}: give a directory of npz files or of images, or a file of JSON lines."
+            f"There is no {path}: "
+            "give a directory of npz files or of images, or a file of JSON lines."
         )
     if path.is_file():
         if ".jsonl" in path.suffixes or ".json" in path.suffixes:
             return json_layout(path, largest)
         raise ValueError(
-            f"{path} is not a stream: give a directory of npz files or of images, or a file of JSON lines (.jsonl)."
+            f"{path} is not a stream: "
+            "give a directory of npz files or of images, or a file of JSON lines (.jsonl)."
         )
     if any(path.glob("*.npz")) or any(path.glob("*/*.npz")):
         return array_layout(path, largest)
@@ -86,7 +88,7 @@ def _visible(directory: Path) -> list[Path]:
 
 
 def array_layout(path: Path, largest: int | None = None) -> Layout:
-    """TASK.npz with x_train, y_train, x_test, y_test and maybe the same of validation; or TASK/SPLIT.npz with x, y."""
+    """TASK.npz with x_train, y_train, x_test, ...; or TASK/SPLIT.npz with x and y."""
     tasks = [
         entry
         for entry in _visible(path)
@@ -139,7 +141,7 @@ def _arrays(file: Path) -> Iterator[zipfile.ZipFile]:
 
 
 def _array(archive: zipfile.ZipFile, name: str) -> NDArray[Any]:
-    """An array of plain numbers, once it is known that the archive holds as many as it announces."""
+    """An array of plain numbers, after checking that the archive holds all it announces."""
     member = archive.getinfo(f"{name}.npy")
     _announced(archive, name)
     with archive.open(member) as file:
@@ -148,7 +150,7 @@ def _array(archive: zipfile.ZipFile, name: str) -> NDArray[Any]:
 
 
 def _announced(archive: zipfile.ZipFile, name: str) -> int:
-    """Bytes that an array takes in memory, as it is and as the numbers of 4 bytes a network sees."""
+    """Bytes an array takes in memory, as stored and as the 4-byte numbers a network sees."""
     member = archive.getinfo(f"{name}.npy")
     with archive.open(member) as file:
         header = {(1, 0): read_array_header_1_0, (2, 0): read_array_header_2_0}[read_magic(file)]
@@ -170,7 +172,7 @@ def _read_npz(file: Path, x: str, y: str, largest: int | None) -> Arrays:
 
 
 def image_layout(path: Path, seed: int, largest: int | None = None) -> Layout:
-    """TASK/SPLIT/CLASS/FILE; or TASK/CLASS/FILE, of whose every class a fifth is drawn to test and a tenth to validate.
+    """TASK/SPLIT/CLASS/FILE; or TASK/CLASS/FILE: a fifth of a class tests, a tenth validates.
 
     Labels number the class names of all tasks together in their sorted order.
     """
@@ -195,7 +197,8 @@ def image_layout(path: Path, seed: int, largest: int | None = None) -> Layout:
                     for width, height in (_size(file), (images.shape[3], images.shape[2]))
                 )
                 raise ValueError(
-                    f"{file} and the images before it differ in size, {sizes}: resize them to one size."
+                    f"{file} and the images before it differ in size, {sizes}: "
+                    "resize them to one size."
                 )
             image = _image(file, mode)
             if n == 0:
@@ -219,7 +222,8 @@ def _listed(task: Path, k: int, seed: int) -> dict[Part, list[tuple[Path, str]]]
         files = _files(folder)
         if len(files) < 3:
             raise ValueError(
-                f"{folder} holds {len(files)} images: a class needs three, one each to train, validate and test."
+                f"{folder} holds {len(files)} images: "
+                "a class needs three, one each to train, validate and test."
             )
         order = permutation(len(files), seed, "own images", k, folder.name)
         test, validation = max(len(files) // 5, 1), max(len(files) // 10, 1)
@@ -279,7 +283,7 @@ def _opened(file: Path) -> Any:
 
 
 def json_layout(path: Path, largest: int | None = None) -> Layout:
-    """One object a line: task, split, features (a list of numbers; nested for images), label (a whole number)."""
+    """One object per line: task, split, features (numbers, nested for images) and label."""
     rows: dict[str, dict[Part, tuple[list[NDArray[np.float32]], list[int]]]] = {}
     shape: tuple[int, ...] | None = None
     for number, row in enumerate(json_lines(path, largest), 1):
@@ -305,7 +309,8 @@ def json_layout(path: Path, largest: int | None = None) -> Layout:
         shape = shape or features.shape
         if features.shape != shape or not shape:
             raise ValueError(
-                f"{at} has features of shape {features.shape}, the rows before it {shape}: make them alike."
+                f"{at} has features of shape {features.shape}, the rows before it {shape}: "
+                "make them alike."
             )
         inputs, labels = rows.setdefault(str(row["task"]), {}).setdefault(part, ([], []))
         inputs.append(features)
