@@ -63,8 +63,9 @@ def open(name: str, **options: Any) -> Stream:
     >>> open("split-mnist", seed=3, data="mnist-5k").tasks
     5
     >>> open("shuffled-mnist", sead=3)
-    Traceback (most recent call last): ... ValueError: shuffled-mnist has no option 'sead', perhaps
-    'seed': its options are tasks, seed, validation, data.
+    Traceback (most recent call last):
+    ...
+    ValueError: shuffled-mnist has no option 'sead', perhaps 'seed': its options are tasks, seed, validation, data.
     """
     factory: Callable[..., Stream]
     if name.startswith("own:"):

@@ -87,8 +87,9 @@ def load(name: str, progress: Progress | None = None) -> Dataset:
     >>> load("mnist-5k").train_x.shape
     (4000, 1, 28, 28)
     >>> load("mnits")
-    Traceback (most recent call last): ... ValueError: There is no data set 'mnits', perhaps
-    'mnist': choose mnist, mnist-5k, fashion-mnist, cifar10, cifar100.
+    Traceback (most recent call last):
+    ...
+    ValueError: There is no data set 'mnits', perhaps 'mnist': choose mnist, mnist-5k, fashion-mnist, cifar10, cifar100.
     """
     if name in text_files.PUBLISHED:
         raise ValueError(
