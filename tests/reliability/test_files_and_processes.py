@@ -359,12 +359,12 @@ class Sends:
 def test_a_closed_terminal_and_quick_ctrl_cs_save(program, monkeypatch, number, times, expected):
     Specification("own:data", **ASKED).save(Path("run.toml"))
     with monkeypatch.context() as patched:
-        patched.setattr(cli, "_progress", lambda quiet: Sends(number, times))
+        patched.setattr("gateon.cli.show.progress", lambda quiet: Sends(number, times))
         code, out, err = program("run", "run.toml", "--out", "o", "--quiet")
     assert (code, out) == (
         expected,
         "",
-    ) and err == "\nStopped and saved. The same command goes on from there.\n"
+    ) and err == "\nStopped and saved. Run the same command to continue.\n"
     assert checkpoints(Path("o"))[0].name == "checkpoint-0001-000002.safetensors"
     assert program("resume", "o", "--quiet")[0] == 0
 
@@ -373,7 +373,7 @@ def test_whoever_asked_for_no_hangup_has_none(program, monkeypatch):
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does
     try:
         Specification("own:data", **ASKED).save(Path("run.toml"))
-        monkeypatch.setattr(cli, "_progress", lambda quiet: Sends(signal.SIGHUP))
+        monkeypatch.setattr("gateon.cli.show.progress", lambda quiet: Sends(signal.SIGHUP))
         assert program("run", "run.toml", "--out", "o", "--quiet")[0] == 0
     finally:
         signal.signal(signal.SIGHUP, before)
@@ -392,7 +392,7 @@ def started(*words):
 
 @pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="how far it got cannot be seen")
 def test_ctrl_c_while_it_is_imported_is_quiet():
-    process = started("list", "streams")
+    process = started("run", "--help")
     maps = Path(f"/proc/{process.pid}/maps")
     while "libtorch" not in maps.read_text():  # the import of torch has begun
         assert process.poll() is None
@@ -415,7 +415,7 @@ def test_three_quick_ctrl_cs_lose_nothing():
     _, err = process.communicate(timeout=60)
     assert (
         process.returncode == 130
-        and err == "\nStopped and saved. The same command goes on from there.\n"
+        and err == "\nStopped and saved. Run the same command to continue.\n"
     )
     (path, *_) = checkpoints(Path("o"))
     assert checkpoint.load(path)["position"]["step"] > 0
@@ -438,7 +438,7 @@ def test_three_hangups_lose_nothing(alarm):
     _, err = process.communicate(timeout=60)
     assert (
         process.returncode == 75
-        and err == "\nStopped and saved. The same command goes on from there.\n"
+        and err == "\nStopped and saved. Run the same command to continue.\n"
     )
     assert checkpoint.load(checkpoints(Path("o"))[0])["position"]["step"] > 0
 

@@ -27,7 +27,7 @@ def read_folder(folder: Path, largest: int | None = None) -> Table:
     taken for splits if all of their names are (train, validation, test and the like). Tables are
     train.csv, test.csv and so on, in any format. Hidden files are not looked at.
     """
-    tables = {
+    tables: dict[str, Path] = {
         part: file
         for file in visible(folder)
         if file_format(file) and (part := part_of(file.name.partition(".")[0])) and file.is_file()
@@ -56,7 +56,9 @@ def _files_below(folder: Path) -> list[Path]:
 
 
 def _read_parts(folder: Path, tables: dict[str, Path], largest: int | None) -> Table:
-    read = {part: read_file(tables[part], largest) for part in PARTS if part in tables}
+    read: dict[str, Table] = {
+        part: read_file(tables[part], largest) for part in PARTS if part in tables
+    }
     digest = sha256("".join(f"{part} {table.sha256}\n" for part, table in read.items()).encode())
     table = joined(read, "split", str(folder))
     return made_table(table.columns, str(folder), digest.hexdigest(), folder, table.notes)

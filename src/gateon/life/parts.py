@@ -1,9 +1,10 @@
 """What the parts of a data set are called."""
 
+from ..streams.parts import PARTS, Part
+
 __all__ = ["PARTS", "part_of"]
 
-PARTS = ("train", "validation", "test")
-_SPELLINGS = {
+_SPELLINGS: dict[str, Part] = {
     "train": "train",
     "training": "train",
     "validation": "validation",
@@ -15,7 +16,7 @@ _SPELLINGS = {
 }
 
 
-def part_of(word: object) -> str | None:
+def part_of(word: object) -> Part | None:
     """Which part a word names, if one.
 
     >>> part_of("Dev"), part_of("banking")

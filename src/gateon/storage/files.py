@@ -1,4 +1,4 @@
-"""Files and names from elsewhere: only regular files are read, no more of them than asked for, and text is made fit to be shown."""
+"""Files and names from elsewhere: bounded reads of regular files, and text safe to print."""
 
 from __future__ import annotations
 
@@ -6,16 +6,20 @@ import os
 import stat
 from pathlib import Path
 
-__all__ = ["check_utf8", "content_of", "is_regular", "printable"]
+__all__ = ["CheckpointWarning", "check_utf8", "content_of", "is_regular", "printable"]
+
+
+class CheckpointWarning(RuntimeWarning):
+    """The last checkpoint is damaged, so the one before it is used."""
 
 
 def is_regular(path: Path) -> bool:
-    """Whether it is a plain file, or leads to one: reading a pipe or a device may never end."""
+    """Whether it is a regular file, or a link to one: reading a pipe or a device may never end."""
     return stat.S_ISREG(os.stat(path).st_mode)
 
 
 def content_of(path: Path, most: int) -> bytes:
-    """The bytes of a plain file that has no more than so many; anything else raises ValueError.
+    """The bytes of a regular file of at most `most` bytes; ValueError for anything else.
 
     >>> content_of(Path(os.devnull), 10)
     Traceback (most recent call last):
@@ -35,7 +39,7 @@ def content_of(path: Path, most: int) -> bytes:
 
 
 def printable(text: object) -> str:
-    r"""The text on one line, with whatever would move the cursor, colour the terminal or break it written as an escape.
+    r"""The text on one line, with control characters written as escapes.
 
     >>> print(printable("a\x1b[2Jb\nc"), printable("größer"))
     a\x1b[2Jb\nc größer

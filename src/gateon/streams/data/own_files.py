@@ -1,4 +1,4 @@
-"""How a user's own stream may lie on disk: arrays, images or JSON lines. Reading only; `own` checks what was read."""
+"""Layouts of a user's own stream on disk: arrays, images or JSON lines. `own` checks them."""
 
 import math
 from collections.abc import Callable
@@ -21,8 +21,8 @@ from ...storage.bounded import (
     read_named_array,
     visible,
 )
-from ..base import PARTS, Part
 from ..draw import permutation
+from ..parts import PARTS, Part
 
 __all__ = ["PART_NAMES", "Layout", "array_layout", "image_layout", "json_layout", "layout_of"]
 
@@ -36,7 +36,7 @@ PART_NAMES: dict[str, Part] = {part: part for part in PARTS} | {
 
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """The tasks' names, which parts each has, and a function that reads inputs and labels of a part of task k."""
+    """The names and parts of the tasks, and a function that reads one part of task k."""
 
     names: list[str]
     parts: list[set[Part]]
@@ -44,16 +44,18 @@ class Layout:
 
 
 def layout_of(path: Path, seed: int, largest: int | None = None) -> Layout:
-    """Find out how a stream lies on disk; no part of a task, nor a file, may have more bytes than `largest` in memory."""
+    """Find the layout of a stream; a file or part may take at most `largest` bytes in memory."""
     if not path.exists():
         raise FileNotFoundError(
-            f"There is no {path}: give a directory of npz files or of images, or a file of JSON lines."
+            f"There is no {path}: "
+            "give a directory of npz files or of images, or a file of JSON lines."
         )
     if path.is_file():
         if ".jsonl" in path.suffixes or ".json" in path.suffixes:
             return json_layout(path, largest)
         raise ValueError(
-            f"{path} is not a stream: give a directory of npz files or of images, or a file of JSON lines (.jsonl)."
+            f"{path} is not a stream: "
+            "give a directory of npz files or of images, or a file of JSON lines (.jsonl)."
         )
     if any(path.glob("*.npz")) or any(path.glob("*/*.npz")):
         return array_layout(path, largest)
@@ -65,7 +67,7 @@ def layout_of(path: Path, seed: int, largest: int | None = None) -> Layout:
 
 
 def array_layout(path: Path, largest: int | None = None) -> Layout:
-    """TASK.npz with x_train, y_train, x_test, y_test and maybe the same of validation; or TASK/SPLIT.npz with x, y."""
+    """TASK.npz with x_train, y_train, x_test, ...; or TASK/SPLIT.npz with x and y."""
     tasks = [
         entry
         for entry in visible(path)
@@ -108,7 +110,7 @@ def _read_npz(file: Path, x: str, y: str, largest: int | None) -> Arrays:
 
 
 def image_layout(path: Path, seed: int, largest: int | None = None) -> Layout:
-    """TASK/SPLIT/CLASS/FILE; or TASK/CLASS/FILE, of whose every class a fifth is drawn to test and a tenth to validate.
+    """TASK/SPLIT/CLASS/FILE; or TASK/CLASS/FILE: a fifth of a class tests, a tenth validates.
 
     Labels number the class names of all tasks together in their sorted order.
     """
@@ -133,7 +135,8 @@ def image_layout(path: Path, seed: int, largest: int | None = None) -> Layout:
                     for width, height in (_size(file), (images.shape[3], images.shape[2]))
                 )
                 raise ValueError(
-                    f"{file} and the images before it differ in size, {sizes}: resize them to one size."
+                    f"{file} and the images before it differ in size, {sizes}: "
+                    "resize them to one size."
                 )
             image = _image(file, mode)
             if n == 0:
@@ -157,7 +160,8 @@ def _listed(task: Path, k: int, seed: int) -> dict[Part, list[tuple[Path, str]]]
         files = _files(folder)
         if len(files) < 3:
             raise ValueError(
-                f"{folder} holds {len(files)} images: a class needs three, one each to train, validate and test."
+                f"{folder} holds {len(files)} images: "
+                "a class needs three, one each to train, validate and test."
             )
         order = permutation(len(files), seed, "own images", k, folder.name)
         test, validation = max(len(files) // 5, 1), max(len(files) // 10, 1)
@@ -204,7 +208,7 @@ def _image(file: Path, mode: str) -> NDArray[np.uint8]:
 
 
 def json_layout(path: Path, largest: int | None = None) -> Layout:
-    """One object a line: task, split, features (a list of numbers; nested for images), label (a whole number)."""
+    """One object per line: task, split, features (numbers, nested for images) and label."""
     rows: dict[str, dict[Part, tuple[list[NDArray[np.float32]], list[int]]]] = {}
     shape: tuple[int, ...] | None = None
     for number, row in enumerate(json_lines(path, largest), 1):
@@ -230,7 +234,8 @@ def json_layout(path: Path, largest: int | None = None) -> Layout:
         shape = shape or features.shape
         if features.shape != shape or not shape:
             raise ValueError(
-                f"{at} has features of shape {features.shape}, the rows before it {shape}: make them alike."
+                f"{at} has features of shape {features.shape}, the rows before it {shape}: "
+                "make them alike."
             )
         inputs, labels = rows.setdefault(str(row["task"]), {}).setdefault(part, ([], []))
         inputs.append(features)
