@@ -44,8 +44,8 @@ def check(
     kind      features
     columns   label: column 'y', by its name.
               features: column 'x0', all that are left.
-    labels    2: cold 2, hot 2
-    parts     train 4
+    labels    2: cold (2), hot (2)
+    parts     train (4)
               2 of 4 rows (50%) are held out for measuring, drawn by their content; an accuracy over
               them is good to 69 points. That is too few to say much.
     look at   4 rows to train on are few: results will say little; give 50 or more.
@@ -53,16 +53,16 @@ def check(
     table = read(source, largest)
     found = understand(table, text, second, label, image, split, task)
     counts = {name: len(rows) for name, rows in found.parts.items()}
-    parts = [", ".join(f"{name} {count:,}" for name, count in counts.items())]
+    parts = [", ".join(f"{name} ({count:,})" for name, count in counts.items())]
     if "validation" not in found.parts:
         parts += wrap(_held_out(table, found), WIDTH)
     names = Counter(found.names[row] for rows in found.parts.values() for row in rows)
     labels = sorted(names.items(), key=lambda item: (-item[1], item[0]))
     sections: dict[str, list[str]] = {
         "kind": [found.kind],
-        "columns": list(found.reasons),
-        "labels": [_counted(labels)],
-        "tasks": [_counted([(name, len(rows)) for name, rows in found.tasks.items()])],
+        "columns": [line for reason in found.reasons for line in wrap(reason, WIDTH)],
+        "labels": wrap(_counted(labels), WIDTH),
+        "tasks": wrap(_counted([(name, len(rows)) for name, rows in found.tasks.items()]), WIDTH),
         "parts": parts,
         "look at": [line for warning in found.warnings for line in wrap(warning, WIDTH)],
     }
@@ -83,6 +83,6 @@ def _held_out(table: Table, found: Understanding) -> str:
 
 
 def _counted(counts: list[tuple[str, int]]) -> str:
-    shown = ", ".join(f"{name} {count:,}" for name, count in counts[:MOST_SHOWN])
+    shown = ", ".join(f"{name} ({count:,})" for name, count in counts[:MOST_SHOWN])
     more = f" and {len(counts) - MOST_SHOWN} more" if len(counts) > MOST_SHOWN else ""
     return f"{len(counts)}: {shown}{more}"
