@@ -224,10 +224,25 @@ def test_devices_are_no_records_nor_data(program, alarm):
     assert code == 2 and "data/d.npz cannot be read as arrays (it is no regular file)" in err
 
 
+@pytest.mark.parametrize("command", ["inspect", "run", "resume"])
+@pytest.mark.parametrize("name", ["record.json", "checkpoint-0001-000000.safetensors", ".lock"])
+def test_a_directory_in_the_place_of_a_file_is_named(program, name, command):
+    Path("o", name).mkdir(parents=True)
+    words = ["run", "own:data", "--out", "o", *SMALL] if command == "run" else [command, "o"]
+    code, out, err = program(*words)
+    if (name, command) == (".lock", "inspect"):
+        assert (code, out) == (0, "no run\n")
+    else:
+        named = name == "record.json" or (command != "resume" and name != ".lock")
+        place = f"o/{name}" if named else "o"
+        assert code == 2 and place in err and err.count("\n") == 1
+
+
 def test_options_in_pipes_and_devices_make_nobody_wait(program, alarm):
     os.mkfifo("pipe.toml")
     Path("zero.toml").symlink_to("/dev/zero")
-    for name in ("pipe.toml", "zero.toml"):
+    Path("folder.toml").mkdir()
+    for name in ("pipe.toml", "zero.toml", "folder.toml"):
         for command in ("run", "compare"):
             code, out, err = program(command, name, "--out", "o", "--quiet")
             assert (code, out) == (

@@ -26,12 +26,13 @@ def content_of(path: Path, most: int) -> bytes:
     ...
     ValueError: it is no regular file
     """
-    with open(
-        os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), "rb"
-    ) as file:  # so that a pipe is opened at once
-        held = os.fstat(file.fileno())
-        if not stat.S_ISREG(held.st_mode):
-            raise ValueError("it is no regular file")
+    # Without blocking, so that a pipe is opened at once.
+    number = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+    held = os.fstat(number)
+    if not stat.S_ISREG(held.st_mode):  # a directory too, which Python would name by its number
+        os.close(number)
+        raise ValueError("it is no regular file")
+    with open(number, "rb") as file:
         content = file.read(min(held.st_size, most) + 1)
         if len(content) > most:
             raise ValueError(f"it has more than {most} bytes")
