@@ -67,7 +67,7 @@ def test_every_method_learns_texts_and_predicts_them(method, stream):
     assert all(0 < loss < 5 for loss in losses) and len(set(losses)) == 3
     assert (
         learner.predict(stream.split(0, "test").x[:5]).shape == (5, 2)
-        and learner.method.name == method
+        and learner.name == method
     )
     assert any(isinstance(module, TaskHeads) for module in learner.model.modules()) == (
         method in ("hat-adapters", "bcl", "ctr")

@@ -88,7 +88,7 @@ def test_so_many_samples_are_kept():
     assert [len(y) for _, y in zoo.stored.values()] == [10, 10]
     everything = learned([0, 1])
     assert [len(y) for _, y in everything.stored.values()] == [192, 192]
-    assert zoo.method.replay and zoo.method.name == "zoo"
+    assert zoo.replay and zoo.name == "zoo"
 
 
 @pytest.mark.parametrize("make", [small, lambda: mlp(8, (16,), 3, norm="none")])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
@@ -13,6 +12,8 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import ConstantLR, LambdaLR, LRScheduler
+
+from ..methods.base import Outline
 
 __all__ = [
     "Loss",
@@ -26,21 +27,6 @@ __all__ = [
 
 Kind = Literal["cosine", "linear", "constant"]
 Loss = Callable[[Tensor, Tensor], Tensor]
-
-
-@dataclass(frozen=True)
-class Outline:
-    """What is known of a task before it begins.
-
-    Args:
-        steps: batches in it.
-        epoch: batches of one pass over its samples.
-        counts: how many samples each class has.
-    """
-
-    steps: int
-    epoch: int
-    counts: tuple[int, ...] = ()
 
 
 def tell(outline: Outline, *things: Any) -> None:

@@ -14,10 +14,11 @@ from torch.optim import Optimizer
 
 from ..anatomy.contextual import Contextual
 from ..anatomy.kinds import is_composite, is_layer, spread, spread_inputs
+from ..anatomy.norm import follow_norms
 from ..anatomy.sites import Site, find_sites
 from ..storage.states import COUNT, Grown
-from .base import Adopt, Method
-from .shared.places import follow_norms, install
+from .base import Adopt, Batch, Method
+from .shared.places import install
 from .shared.scaled import scale_updates
 
 __all__ = ["HAT", "UnitMask"]
@@ -169,7 +170,7 @@ class HAT(Method):
         follow_norms(model)
         return self._adopt
 
-    def penalty(self, model: nn.Module) -> Tensor | None:
+    def penalty(self, model: nn.Module, batch: Batch) -> Tensor | None:
         """strength * sum a (1 - a_cum) / sum (1 - a_cum)."""
         free = [1 - mask.cumulative for mask in self.masks.values()]
         room = torch.stack([f.sum() for f in free]).sum()
@@ -269,7 +270,7 @@ def owned_by(model: nn.Module, sites: list[Site]) -> list[_Owned]:
     for site in sites:
         for owner in site.owns:
             module = model.get_submodule(owner)
-            if isinstance(module, Contextual):
+            if isinstance(module, Contextual) and not module.shared:
                 continue
             # `narrows`: no sum comes between the two, so that nothing but these units reaches the
             # reader.

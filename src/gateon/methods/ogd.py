@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.optim import SGD, Optimizer
 
-from ..anatomy.contextual import Contextual
+from ..anatomy.contextual import own_by_context
 from ..storage.states import COUNT, Grown
 from .base import Adopt, Method
 from .shared.calls import check_seed, evaluating, outputs, trainable
@@ -171,14 +171,9 @@ TINY = 1e-4  # of a direction of length one: what is left of it is rounding
 
 
 def _shared(model: nn.Module) -> dict[str, nn.Parameter]:
-    """The parameters all tasks share."""
-    own = {
-        id(p)
-        for module in model.modules()
-        if isinstance(module, Contextual)
-        for p in module.parameters()
-    }
-    return {name: p for name, p in trainable(model).items() if id(p) not in own}
+    """The parameters that all tasks share."""
+    own = own_by_context(model)
+    return {name: p for name, p in trainable(model).items() if p not in own}
 
 
 def _check_plain(optimizer: Optimizer) -> None:

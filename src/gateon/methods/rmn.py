@@ -13,11 +13,10 @@ from torch.nn.modules.conv import _ConvNd
 from torch.nn.utils.parametrize import register_parametrization
 from torch.optim import Optimizer
 
-from ..anatomy.contextual import Contextual
-from ..anatomy.norm import context_norms
+from ..anatomy.contextual import Contextual, own_by_context
+from ..anatomy.norm import context_norms, follow_norms
 from ..storage.states import COUNT, Grown
-from .base import Adopt, Method
-from .shared.places import follow_norms
+from .base import Adopt, Batch, Method
 from .shared.scaled import scale_updates
 
 __all__ = ["RMN", "RelevanceMap"]
@@ -179,7 +178,7 @@ class RMN(Method):
                 f"{type(model).__name__} has no Linear or convolution whose weights tasks could share."
             )
         self.tasks, self._maps, self._factors = 0, [], {}
-        own = {p for m in model.modules() if isinstance(m, Contextual) for p in m.parameters()}
+        own = own_by_context(model)
         context_norms(model)
         follow_norms(model)
         for layer in layers:
@@ -193,7 +192,7 @@ class RMN(Method):
         self._rest = [p for p in model.parameters() if p not in mapped | own]
         return lambda optimizer: scale_updates(optimizer, self.factors)
 
-    def penalty(self, model: nn.Module) -> Tensor | None:
+    def penalty(self, model: nn.Module, batch: Batch) -> Tensor | None:
         """l1 times the mean of softround(P)."""
         if self.l1 == 0:
             return None

@@ -13,9 +13,11 @@ from torch.optim import Optimizer
 
 from ..availability.ledgers import blocks
 from ..storage.states import COUNT, Grown
+from ..subnetwork.part import Cut
 from .base import Adopt, Method
 from .shared.calls import check_strength, trainable
 from .shared.quadratic import check_fits, check_loaded, energy
+from .shared.tables import NarrowedTables
 
 __all__ = ["SI"]
 
@@ -114,6 +116,12 @@ class SI(Method):
                 self.path[name], self.importance[name] = torch.zeros_like(p), torch.zeros_like(p)
                 self.anchor[name] = p.detach().clone()
 
+    def narrowed(self) -> NarrowedTables:
+        """A parameter that is left out has no gradient, stays at its anchor and is not pulled."""
+        return _NarrowedPaths(
+            self, ("importance", "path", "anchor"), moving=("path",), plain=("tasks",)
+        )
+
     def _held(self, model: nn.Module) -> dict[str, nn.Parameter]:
         found = trainable(model)
         return {
@@ -161,3 +169,13 @@ class SI(Method):
                 self, key, {name: t.to(parameters[name]).clone() for name, t in tensors.items()}
             )
         self.tasks = int(state["tasks"])
+
+
+class _NarrowedPaths(NarrowedTables):
+    method: SI
+
+    def take(self, cut: Cut, network: nn.Module) -> None:
+        """Begin the paths of new parameters in the whole before they are cut."""
+        assert self.method.model is not None
+        self.method.begin(self.method.model)
+        super().take(cut, network)

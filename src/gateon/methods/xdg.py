@@ -8,8 +8,9 @@ from typing import Any
 
 from torch import nn
 
-from ..gating.gates import Gates, attach
-from .base import Method
+from ..gating.attach import attach
+from ..gating.gates import Gates
+from .base import Method, Narrowed
 
 __all__ = ["XdG"]
 
@@ -54,3 +55,7 @@ class XdG(Method):
         )
         for gate in self.gates.gates.values():
             gate.requires_grad_(False)
+
+    def narrowed(self) -> Narrowed:
+        """Keeps nothing of single parameters."""
+        return Narrowed(self)

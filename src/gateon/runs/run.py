@@ -11,13 +11,10 @@ from typing import Any, Literal, get_type_hints
 
 import torch
 
+from ..availability.obstruct import obstruction_of
+from ..detection.infer import Observation
 from ..gating.gates import gates_of
-from ..learners.isolated import Isolated
-from ..learners.lamol import Lamol
-from ..learners.learner import Learner, Observation
-from ..learners.training import tell
-from ..learners.zoo import Zoo
-from ..methods.gateon import GateON
+from ..learners.protocol import AnyLearner
 from ..storage import checkpoint
 from ..storage.files import printable
 from ..storage.lock import alone_in
@@ -41,7 +38,6 @@ __all__ = [
 ]
 
 Schedule = Literal["all", "last"]
-AnyLearner = Learner | Isolated | Zoo | Lamol
 SAVE_EVERY = 60.0  # seconds between checkpoints
 NUMBERS = 1 << 21  # inputs evaluated at once: activities of convolutions are many times larger
 TEXTS = 64  # texts evaluated at once
@@ -128,7 +124,9 @@ def run(
     >>> import gateon
     >>> from gateon.models import mlp
     >>> stream = gateon.streams.split_mnist(data="mnist-5k")
-    >>> learner = Learner(mlp(784, (50,), 2), optimizer=partial(torch.optim.Adam, lr=5e-3), method=gateon.GateON(density=0.5))
+    >>> adam = partial(torch.optim.Adam, lr=5e-3)
+    >>> method = gateon.GateON(density=0.5)
+    >>> learner = gateon.Learner(mlp(784, (50,), 2), optimizer=adam, method=method)
     >>> record = run(stream, learner, steps=20, batch=100)
     >>> record.summary["continual_accuracy"] > 0.8
     True
@@ -139,7 +137,7 @@ def run(
         stream, learner, steps, epochs, batch, seed, evaluate, curves, part
     )
     fresh = Record(
-        f"{stream.name} {learner.method.name}", asked, stream.source, isolated=isolated, part=part
+        f"{stream.name} {learner.name}", asked, stream.source, isolated=isolated, part=part
     )
     fresh.isolated_macro_f1 = isolated_macro_f1
     budget = _Budget(
@@ -268,7 +266,7 @@ class _Run:
             )
         inferred = self.learner.contexts is not None
         context = None if inferred else self.record.contexts[self.task]
-        tell(outline(task.train, self.stream.classes, steps, budget.epochs), self.learner)
+        self.learner.expect(outline(task.train, self.stream.classes, steps, budget.epochs))
         begin, key, whole = time.monotonic(), (budget.seed, self.task), budget.epochs is not None
         for rows in batches(task.train, budget.batch, steps, key, self.step, whole=whole):
             x = task.train.x[rows]
@@ -378,8 +376,7 @@ class _Run:
                 site: (gain > 0).float().mean().item() for site, gain in gates.gain(context).items()
             }
         )
-        method = self.learner.method
-        handle = method.handle if isinstance(method, GateON) else None
+        handle = None if gates is None else obstruction_of(gates)
         found = {} if handle is None else handle.saturation()
         return opened, {
             site: {"frozen": frozen, "room": room} for site, (frozen, room) in found.items()

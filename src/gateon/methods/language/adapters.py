@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -12,7 +11,7 @@ from torch import Tensor, nn
 from ...anatomy.kinds import is_layer, unit_dim, units_of
 from ...anatomy.sites import Site, matching
 from ...anatomy.wiring import Wiring, trace
-from ..base import Adopt
+from ..base import Adopt, Outline
 from ..hat import HAT, UnitMask, owned_by
 from ..shared.places import BEHIND, install
 from ..shared.samples import seeded
@@ -131,8 +130,8 @@ class HatAdapters(HAT):
             install(model, site, self.masks[site.name])
         return self._adopt
 
-    def expect(self, outline: Any) -> None:
-        """Of the task that comes, told in batches by a run: s runs up once in an epoch, or in the task if that is shorter."""
+    def expect(self, outline: Outline) -> None:
+        """Let s run up once in an epoch, or in the task if that is shorter."""
         for mask in self.masks.values():
             mask.cycle = max(2, min(outline.epoch, outline.steps))
 

@@ -55,7 +55,7 @@ class TaskCapsules(Contextual):
         seed: A is drawn from N(0, 0.02^2), a is 0, W from N(0, 1).
 
     >>> capsules = TaskCapsules(8, 3, 3, (0, 0))
-    >>> capsules.add_context(); capsules.context = 1
+    >>> capsules.add_context(); capsules.show(1)
     >>> capsules(torch.ones(2, 5, 8)).shape
     torch.Size([2, 5, 2, 3, 3])
     """

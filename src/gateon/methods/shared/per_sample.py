@@ -9,12 +9,13 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call, grad, vmap
+from torch.func import grad, vmap
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils._pytree import tree_map
 
 from ...anatomy.norm import ContextNorm
 from ...gating.gate import Gate
+from .calls import logits
 from .samples import picked
 
 __all__ = ["check_single_samples", "gradient_rows", "square_sums"]
@@ -146,12 +147,12 @@ def _each(gradient: Callable[..., Any], parts: Any, samples: Any, weights: Tenso
 
 def _output(model: nn.Module, state: Mapping[str, Tensor], sample: Any) -> Tensor:
     """The outputs for one sample."""
-    named = (
-        {name: value[None] for name, value in sample.items()} if isinstance(sample, Mapping) else {}
+    one = (
+        {name: value[None] for name, value in sample.items()}
+        if isinstance(sample, Mapping)
+        else sample[None]
     )
-    output = functional_call(model, dict(state), () if named else (sample[None],), named)
-    logits: Tensor = getattr(output, "logits", output)
-    return logits[0].float()
+    return logits(model, one, state)[0].float()
 
 
 def _pieces(x: Any, pick: Tensor, numbers: int) -> Iterator[tuple[Any, Tensor]]:
