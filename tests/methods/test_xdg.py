@@ -99,7 +99,8 @@ def test_penalties_of_two_methods_add_up():
     model = nn.Linear(2, 2)
     assert Both(Constant(), Constant()).penalty(model, None) == 4
     assert (
-        Both(XdG(), Constant()).penalty(model, None) == 2 and Both(Constant(), XdG()).penalty(model, None) == 2
+        Both(XdG(), Constant()).penalty(model, None) == 2
+        and Both(Constant(), XdG()).penalty(model, None) == 2
     )
     assert Both(XdG(), XdG()).penalty(model, None) is None
 

@@ -128,8 +128,8 @@ class Gates:
     def switch(self, context: int | Sequence[int] | Tensor) -> None:
         """Learn in a context from now on: one for all samples, or one for each of the next ones."""
         rows = self._checked(context)
-        before, self._learning = self._learning, rows
         self._set(rows)
+        before, self._learning = self._learning, rows
         if not torch.equal(before, rows):
             for listener in self.listeners:
                 listener.switched()
@@ -173,9 +173,10 @@ class Gates:
         return rows.to("cpu", torch.long, copy=True)
 
     def _set(self, rows: Tensor) -> None:
-        self.context = int(rows) if rows.dim() == 0 else rows
+        context = int(rows) if rows.dim() == 0 else rows
         if not self.is_part:
-            show_context(self.model, self.context)
+            show_context(self.model, context)
+        self.context = context
 
     def note_pass(self) -> None:
         """Note that a forward pass with gradients was made in the context that is shown."""

@@ -485,7 +485,7 @@ class Learner:
             )
         if self.contexts is not None and self._method.needs_ends:
             raise ValueError(
-                f"{self._method.name} must be told when a task ends, which nobody knows where "
+                f"{self._method.name} must be told where a task ends, which nobody knows where "
                 "contexts are inferred: leave contexts= out, or choose GateON()."
             )
 
