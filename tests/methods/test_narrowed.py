@@ -13,7 +13,7 @@ from gateon import Method
 from gateon.methods.base import Narrowed
 from gateon.methods.both import Both
 from gateon.methods.ewc import EWC
-from gateon.methods.shared.tables import NarrowedTables
+from gateon.methods.shared.tables import narrowed_tables
 from gateon.methods.si import SI
 from gateon.methods.xdg import XdG
 from gateon.networks import mlp
@@ -77,7 +77,7 @@ class Declared(Undeclared):
 
     def narrowed(self):
         tables = ("anchor", "far", "weight")
-        return NarrowedTables(self, tables, moving=("far",), plain=("steps",))
+        return narrowed_tables(self, tables, moving=("far",), plain=("steps",))
 
 
 class Gated(Method):

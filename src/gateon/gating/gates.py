@@ -178,13 +178,6 @@ class Gates:
             show_context(self.model, context)
         self.context = context
 
-    def note_pass(self) -> None:
-        """Note that a forward pass with gradients was made in the context that is shown."""
-        if isinstance(self.context, int):
-            self.passed.add(self.context)
-        else:
-            self.passed.update(self.context.tolist())
-
     def gain(self, context: int | None = None) -> dict[str, Tensor]:
         """The gains of a context, by site; of the active one by default."""
         rows = None if context is None else self._checked(context).reshape(-1)

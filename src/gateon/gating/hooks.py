@@ -5,6 +5,7 @@ So copies and replicas of a model use their own gates.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -35,11 +36,9 @@ def install(place: nn.Module, gate: Gate, *, in_front: bool) -> None:
     gate.train(place.training)
     place.add_module(name, gate)
     if in_front:
-        place.register_forward_pre_hook(
-            _in_front if name == IN_FRONT else _observe_in_front, with_kwargs=True
-        )
+        place.register_forward_pre_hook(partial(_on_input, name), with_kwargs=True)
     else:
-        place.register_forward_hook(_behind if name == BEHIND else _observe)
+        place.register_forward_hook(partial(_on_output, name))
 
 
 def watch_passes(model: nn.Module) -> None:
@@ -53,41 +52,23 @@ def remove_hooks(model: nn.Module) -> None:
     for module in list(model.modules()):
         for hooks in (module._forward_hooks, module._forward_pre_hooks):
             for key, hook in list(hooks.items()):
-                if hook in HOOKS:
+                if (hook.func if isinstance(hook, partial) else hook) in HOOKS:
                     del hooks[key]
                     module._forward_pre_hooks_with_kwargs.pop(key, None)
         for name in (BEHIND, IN_FRONT, TAP, TAP_IN_FRONT):
             module._modules.pop(name, None)
 
 
-def _behind(module: nn.Module, args: Any, output: Any) -> Any:
-    return _on_output(module._modules[BEHIND], output)
-
-
-def _observe(module: nn.Module, args: Any, output: Any) -> Any:
-    return _on_output(module._modules[TAP], output)
-
-
-def _in_front(
-    module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    return _on_input(module._modules[IN_FRONT], args, kwargs)
-
-
-def _observe_in_front(
-    module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    return _on_input(module._modules[TAP_IN_FRONT], args, kwargs)
-
-
-def _on_output(gate: nn.Module | None, output: Any) -> Any:
+def _on_output(name: str, place: nn.Module, args: Any, output: Any) -> Any:
+    gate = place._modules[name]
     assert gate is not None
     return (gate(output[0]), *output[1:]) if isinstance(output, tuple) else gate(output)
 
 
 def _on_input(
-    gate: nn.Module | None, args: tuple[Any, ...], kwargs: dict[str, Any]
+    name: str, place: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    gate = place._modules[name]
     assert gate is not None
     if args:
         return (gate(args[0]), *args[1:]), kwargs
@@ -123,7 +104,8 @@ def _before_pass(model: nn.Module, args: Any) -> None:
             "be trained."
         )
     if not torch.compiler.is_compiling():
-        gates.note_pass()
+        shown = gates.context
+        gates.passed.update([shown] if isinstance(shown, int) else shown.tolist())
 
 
-HOOKS = (_behind, _in_front, _observe, _observe_in_front, _check_all_fired, _before_pass)
+HOOKS = (_on_output, _on_input, _check_all_fired, _before_pass)

@@ -377,11 +377,12 @@ class Learner:
         cut = cut_for(gates, self.context, active)
         if not cut.active:
             return False
-        self._part = take_part(gates, cut, narrowed)
+        self._part = take_part(gates, cut, narrowed.keeper)
         self._written = self.steps  # when it was last written back
         self.optimizer = self._new_optimizer(self._part.network.parameters())
-        narrowed.follow(self.optimizer)
-        self._begin(self._part.network, narrowed)
+        if narrowed.keeper is not None:
+            narrowed.keeper.follow(self.optimizer)
+        self._begin(self._part.network, narrowed.method)
         return True
 
     def _work_on_whole(self) -> None:
@@ -393,7 +394,7 @@ class Learner:
                 self._adopt(self.optimizer)
         self._begin(self._whole, self._method)
 
-    def _begin(self, network: nn.Module, method: Method | Narrowed) -> None:
+    def _begin(self, network: nn.Module, method: Method) -> None:
         self._network, self._at_work = network, method
         gates = gates_of(network)
         # Obstruction checks them itself.

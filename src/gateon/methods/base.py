@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from ..storage.states import ANYTHING, Grown
-from ..subnetwork.part import Cut, Keeper
+from ..subnetwork.part import Keeper
 
 __all__ = ["Adopt", "Batch", "Method", "Narrowed", "Outline"]
 
@@ -115,41 +115,16 @@ class Method:
         """Take over what `state_dict` gave, after `prepare`."""
 
 
+@dataclass(frozen=True)
 class Narrowed:
-    """A method at work in a sub-network: its calls in a step, and what it keeps of parameters.
+    """A method at work in a sub-network.
 
     Args:
-        method: whose calls are made, with the sub-network for the model.
-        keeper: cuts the per-parameter state of the method and puts it back; None: it has none.
+        method: gets the calls of every step, with the sub-network for the model: the method itself,
+            or a twin that holds the part of its state inside the cut.
+        keeper: cuts what the method keeps of every parameter, and puts it back; None: it keeps
+            nothing of single parameters.
     """
 
-    def __init__(self, method: Method, keeper: Keeper | None = None) -> None:
-        self.method, self.keeper = method, keeper
-
-    def penalty(self, network: nn.Module, batch: Batch) -> Tensor | None:
-        """What is added to the loss of a batch."""
-        return self.method.penalty(network, batch)
-
-    def stepped(self, network: nn.Module, optimizer: Optimizer) -> None:
-        """After every step."""
-        self.method.stepped(network, optimizer)
-
-    def take(self, cut: Cut, network: nn.Module) -> None:
-        """At a switch: copy the state inside the cut, for the sub-network that was taken out."""
-        if self.keeper is not None:
-            self.keeper.take(cut, network)
-
-    def follow(self, optimizer: Optimizer) -> None:
-        """Follow the steps of the sub-network's optimizer."""
-        if self.keeper is not None:
-            self.keeper.follow(optimizer)
-
-    def renew(self) -> None:
-        """After a task: copy what its end has changed in the whole."""
-        if self.keeper is not None:
-            self.keeper.renew()
-
-    def put_back(self) -> None:
-        """Write what has changed back into the whole; the sub-network goes on."""
-        if self.keeper is not None:
-            self.keeper.put_back()
+    method: Method
+    keeper: Keeper | None = None

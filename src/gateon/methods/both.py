@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from ..storage.states import Grown
-from ..subnetwork.part import Cut
+from ..subnetwork.part import Cut, Keeper
 from .base import Adopt, Batch, Method, Narrowed, Outline
 
 __all__ = ["Both"]
@@ -86,7 +86,10 @@ class Both(Method):
     def narrowed(self) -> Narrowed | None:
         """Both at work in a sub-network, if both can be."""
         first, second = self.first.narrowed(), self.second.narrowed()
-        return None if first is None or second is None else _NarrowedBoth(self, first, second)
+        if first is None or second is None:
+            return None
+        keepers = [part.keeper for part in (first, second) if part.keeper is not None]
+        return Narrowed(Both(first.method, second.method), _Keepers(keepers))
 
     def state_dict(self) -> dict[str, Any]:
         """Both states."""
@@ -105,33 +108,27 @@ class Both(Method):
         self.second.load_state_dict(state["second"])
 
 
-class _NarrowedBoth(Narrowed):
-    def __init__(self, both: Both, first: Narrowed, second: Narrowed) -> None:
-        super().__init__(both)
-        self.first, self.second = first, second
+class _Keepers:
+    """Those of both methods, one after the other."""
 
-    def penalty(self, network: nn.Module, batch: Batch) -> Tensor | None:
-        return _sum(self.first.penalty(network, batch), self.second.penalty(network, batch))
-
-    def stepped(self, network: nn.Module, optimizer: Optimizer) -> None:
-        self.first.stepped(network, optimizer)
-        self.second.stepped(network, optimizer)
+    def __init__(self, keepers: list[Keeper]) -> None:
+        self.keepers = keepers
 
     def take(self, cut: Cut, network: nn.Module) -> None:
-        self.first.take(cut, network)
-        self.second.take(cut, network)
+        for keeper in self.keepers:
+            keeper.take(cut, network)
 
     def follow(self, optimizer: Optimizer) -> None:
-        self.first.follow(optimizer)
-        self.second.follow(optimizer)
+        for keeper in self.keepers:
+            keeper.follow(optimizer)
 
     def renew(self) -> None:
-        self.first.renew()
-        self.second.renew()
+        for keeper in self.keepers:
+            keeper.renew()
 
     def put_back(self) -> None:
-        self.first.put_back()
-        self.second.put_back()
+        for keeper in self.keepers:
+            keeper.put_back()
 
 
 def _sum(first: Tensor | None, second: Tensor | None) -> Tensor | None:

@@ -14,10 +14,10 @@ from torch.optim import Optimizer
 from ..availability.ledgers import blocks
 from ..storage.states import COUNT, Grown
 from ..subnetwork.part import Cut
-from .base import Adopt, Method
+from .base import Adopt, Method, Narrowed
 from .shared.calls import check_strength, trainable
 from .shared.quadratic import check_fits, check_loaded, energy
-from .shared.tables import NarrowedTables
+from .shared.tables import Tables
 
 __all__ = ["SI"]
 
@@ -116,11 +116,10 @@ class SI(Method):
                 self.path[name], self.importance[name] = torch.zeros_like(p), torch.zeros_like(p)
                 self.anchor[name] = p.detach().clone()
 
-    def narrowed(self) -> NarrowedTables:
+    def narrowed(self) -> Narrowed:
         """A parameter that is left out has no gradient, stays at its anchor and is not pulled."""
-        return _NarrowedPaths(
-            self, ("importance", "path", "anchor"), moving=("path",), plain=("tasks",)
-        )
+        paths = _Paths(self, ("importance", "path", "anchor"), ("path",), ("tasks",))
+        return Narrowed(paths.twin, paths)
 
     def _held(self, model: nn.Module) -> dict[str, nn.Parameter]:
         found = trainable(model)
@@ -171,11 +170,11 @@ class SI(Method):
         self.tasks = int(state["tasks"])
 
 
-class _NarrowedPaths(NarrowedTables):
-    method: SI
+class _Paths(Tables):
+    whole: SI
 
     def take(self, cut: Cut, network: nn.Module) -> None:
         """Begin the paths of new parameters in the whole before they are cut."""
-        assert self.method.model is not None
-        self.method.begin(self.method.model)
+        assert self.whole.model is not None
+        self.whole.begin(self.whole.model)
         super().take(cut, network)

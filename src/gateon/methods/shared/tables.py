@@ -10,24 +10,30 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from ...subnetwork.part import Cut
-from ..base import Adopt, Batch, Method, Narrowed
+from ..base import Adopt, Method, Narrowed
 
-__all__ = ["NarrowedTables"]
+__all__ = ["Tables", "narrowed_tables"]
 
 
-class NarrowedTables(Narrowed):
-    """A twin of a method that holds the part of its tables inside the cut.
+def narrowed_tables(
+    whole: Method,
+    tables: Sequence[str],
+    *,
+    moving: Sequence[str] = (),
+    plain: Sequence[str] = (),
+) -> Narrowed:
+    """A method whose state is in tables, at work in a sub-network.
 
-    All calls of a step go to the twin, which is prepared for the sub-network: so `prepare` of such
-    a method must not change the model.
+    A twin of it is prepared for the sub-network and gets the calls of every step: so `prepare` of
+    such a method must not change the model.
 
     Args:
-        method: the one that serves the whole network.
-        tables: its attributes that are such tables.
+        whole: the method that serves the whole network.
+        tables: its attributes that are tables by parameter name.
         moving: those of them that change from step to step, and not only when a task ends.
         plain: other attributes that both have alike, such as counts.
 
-    >>> class Pull(Method):  # towards where the parameters were at the end of the last task
+    >>> class Pull(Method):  # towards where the last task left the parameters
     ...     def __init__(self):
     ...         self.anchor = {}
     ...     def penalty(self, model, batch):
@@ -36,22 +42,28 @@ class NarrowedTables(Narrowed):
     ...     def end_task(self, model, task, data):
     ...         self.anchor = {n: p.detach().clone() for n, p in model.named_parameters()}
     ...     def narrowed(self):
-    ...         return NarrowedTables(self, ["anchor"])
+    ...         return narrowed_tables(self, ["anchor"])
+    """
+    keeper = Tables(whole, tables, moving, plain)
+    return Narrowed(keeper.twin, keeper)
+
+
+class Tables:
+    """Cuts the tables of a method for its twin, and puts back those that move.
+
+    Args:
+        whole, tables, moving, plain: as in `narrowed_tables`.
     """
 
     def __init__(
-        self,
-        method: Method,
-        tables: Sequence[str],
-        moving: Sequence[str] = (),
-        plain: Sequence[str] = (),
+        self, whole: Method, tables: Sequence[str], moving: Sequence[str], plain: Sequence[str]
     ) -> None:
-        super().__init__(method)
+        self.whole, self.twin = whole, copy(whole)
         self.tables, self.moving, self.plain = tables, moving, plain
 
     def take(self, cut: Cut, network: nn.Module) -> None:
-        """Make the twin, and cut the tables for it."""
-        self.cut, self.twin = cut, copy(self.method)
+        """Prepare the twin and cut the tables for it."""
+        self.cut = cut
         self.adopt: Adopt | None = self.twin.prepare(network)
         self.renew()
 
@@ -60,28 +72,20 @@ class NarrowedTables(Narrowed):
         if self.adopt is not None:
             self.adopt(optimizer)
 
-    def penalty(self, network: nn.Module, batch: Batch) -> Tensor | None:
-        """That of the twin."""
-        return self.twin.penalty(network, batch)
-
-    def stepped(self, network: nn.Module, optimizer: Optimizer) -> None:
-        """Tell the twin."""
-        self.twin.stepped(network, optimizer)
-
     def renew(self) -> None:
         """Cut all tables anew."""
         for table in self.tables:
-            whole: dict[str, Tensor] = getattr(self.method, table)
+            whole: dict[str, Tensor] = getattr(self.whole, table)
             setattr(self.twin, table, {n: self.cut.take(n, t) for n, t in whole.items()})
         for name in self.plain:
-            setattr(self.twin, name, getattr(self.method, name))
+            setattr(self.twin, name, getattr(self.whole, name))
 
     @torch.no_grad()
     def put_back(self) -> None:
         """Write the tables that move back into the whole ones."""
         for table in self.moving:
-            whole: dict[str, Tensor] = getattr(self.method, table)
+            whole: dict[str, Tensor] = getattr(self.whole, table)
             for name, part in getattr(self.twin, table).items():
                 self.cut.put(name, whole[name], part)
         for name in self.plain:
-            setattr(self.method, name, getattr(self.twin, name))
+            setattr(self.whole, name, getattr(self.twin, name))
