@@ -190,8 +190,8 @@ def context_norms(
 ) -> nn.Module:
     """Replace every BatchNorm of the model by a ContextNorm, in place; returns the model.
 
-    Each takes over scale, shift and statistics. Call it before `gateon.attach`
-    and before the optimizer is built.
+    Each takes over scale, shift and statistics. Call it before `gateon.attach` and before the
+    optimizer is built.
 
     >>> model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.ReLU())
     >>> context_norms(model)[1]

@@ -1,4 +1,4 @@
-"""GateON: context gates and availability-scaled updates, as one method; its ablations and presets."""
+"""GateON: context gates and availability-scaled updates as one method; ablations, presets."""
 
 from __future__ import annotations
 
@@ -103,7 +103,8 @@ class GateON(Method):
             raise ValueError(f"gate_penalty is at least 0 and finite, not {self.gate_penalty}.")
         if self.gate_penalty and self.start == "open":
             raise ValueError(
-                "gate_penalty closes gates, and those of start='open' never close: leave one of them out."
+                "gate_penalty closes gates, and gates of start='open' never close: "
+                "leave one of them out."
             )
         if not 0 <= self.prefer < math.inf:
             raise ValueError(f"prefer is at least 0 and finite, not {self.prefer}.")
@@ -156,8 +157,8 @@ class GateON(Method):
     def penalty(self, model: nn.Module, batch: Batch) -> Tensor | None:
         """lambda sum_l 1/N_l sum_i max(v_i, 0) (Methods, Wide-resnet).
 
-        It is the mean of the context's weights over each layer. A closed gate, v <= 0, counts as zero, as its gain does: |v| would pull it towards 0 and,
-        with momentum, open.
+        It is the mean of the context's weights over each layer. A closed gate, v <= 0, counts as
+        zero, as its gain does: |v| would pull it towards 0 and, with momentum, open.
         """
         if not self.gate_penalty or not self.gating or self.gates is None:
             return None
@@ -185,7 +186,7 @@ class GateON(Method):
         return availabilities | ({} if self.heirs is None else self.heirs.state_dict())
 
     def state_like(self, state: Any, model: Grown) -> Any:
-        """Availabilities of the same units and parameters, and of those that came with new contexts."""
+        """Availabilities of the same units and parameters, and of those that new contexts add."""
         like = (
             {}
             if self.handle is None
@@ -282,7 +283,9 @@ def preset(name: str, per: View = "unit") -> GateON:
 
 
 def first_rate(steps: int, usual: float = 0.05) -> float | None:
-    """eta_A of a first task of so few steps that it would freeze too little; None if the usual rate will do (Methods, BERT).
+    """eta_A of a first task of few steps, which would freeze too little (Methods, BERT).
+
+    None if the usual rate will do.
 
     >>> first_rate(49), first_rate(50)
     (0.1, None)

@@ -1,4 +1,4 @@
-"""RMN, relevance mapping networks: for every task a learned map of which weights it uses; used weights are never changed again."""
+"""RMN, relevance mapping networks: a learned map of the weights each task uses and freezes."""
 
 from __future__ import annotations
 
@@ -162,11 +162,13 @@ class RMN(Method):
             or (self.steps is not None and self.steps < 1)
         ):
             raise ValueError(
-                "RMN needs beta above 0, l1 of at least 0, prune_after in [0, 1], and steps of at least 1 or None."
+                "RMN needs beta above 0, l1 of at least 0, prune_after in [0, 1], and steps of at "
+                "least 1 or None."
             )
         if not 0.5 < self.high <= 1:
             raise ValueError(
-                f"high is above 0.5, where a map begins to use a weight, and at most 1, not {self.high}."
+                "high is above 0.5, where a map begins to use a weight, and at most 1, not "
+                f"{self.high}."
             )
         layers = [
             m
@@ -175,7 +177,8 @@ class RMN(Method):
         ]
         if not layers:
             raise ValueError(
-                f"{type(model).__name__} has no Linear or convolution whose weights tasks could share."
+                f"{type(model).__name__} has no Linear or convolution whose weights tasks could "
+                "share."
             )
         self.tasks, self._maps, self._factors = 0, [], {}
         own = own_by_context(model)

@@ -60,12 +60,12 @@ class SI(Method):
     name = "si"
 
     def __post_init__(self) -> None:
-        """Refuse settings that mean nothing."""
+        """Validate the settings."""
         check_strength("strength", self.strength)
         check_strength("damping", self.damping)
         if self.damping == 0:
             raise ValueError(
-                "damping is a number above 0: a parameter that did not move would divide by nothing."
+                "damping must be above 0: a parameter that did not move would divide by nothing."
             )
 
     def prepare(self, model: nn.Module) -> Adopt:

@@ -19,7 +19,9 @@ OPEN = math.nextafter(1, 0)  # the gain at which open gates start: in float32 it
 
 @dataclass
 class XdG(Method):
-    """In task k hidden unit i is multiplied by g_ik: 1 for a random part of the units and 0 for the rest, and never learned.
+    """Multiplies hidden unit i by g_ik in task k: 1 for some of the units, 0 for the others.
+
+    Which ones is drawn at random and never learned.
 
     Masse, Grant and Freedman, "Alleviating catastrophic forgetting using context-dependent gating
     and synaptic stabilization", PNAS 2018. Meant to be combined with a method that slows weights
@@ -47,7 +49,7 @@ class XdG(Method):
     gates: Gates | None = field(default=None, init=False, repr=False, compare=False)
 
     def prepare(self, model: nn.Module) -> None:
-        """Attach gates that are open or shut for good; the learner adds those of a new task and switches them."""
+        """Attach gates that are open or shut for good; the learner adds those of a new task."""
         if not 0 <= self.off < 1:
             raise ValueError(f"off is a share of the units in [0, 1), not {self.off}.")
         self.gates = attach(

@@ -1,4 +1,4 @@
-"""A run: a stream, learned task by task, measured after every task, and left as a record. The same call resumes."""
+"""A run: a stream learned task by task, measured, and left as a record; it can be resumed."""
 
 from __future__ import annotations
 
@@ -218,11 +218,12 @@ class _Run:
         return self.record
 
     def _end_with(self, reason: Exception) -> None:
-        """Save what was learned, if the error came between two steps; or raise one that says more."""
+        """Save what was learned, if the error came between steps, or raise one that says more."""
         if is_out_of_memory(reason):  # in the middle of a step, which must not be saved
             raise MemoryError(
-                f"Memory ran out after step {self.step} of task {self.task + 1}; checkpoints written before are whole. "
-                "Free memory and give the same command to go on, or begin a run with a smaller batch or network elsewhere."
+                f"Memory ran out after step {self.step} of task {self.task + 1}; checkpoints "
+                "written before are whole. Free memory and give the same command to go on, or "
+                "begin a run with a smaller batch or network elsewhere."
             ) from reason
         if self.resumed is not None and isinstance(
             reason, ArithmeticError | RuntimeError | LookupError | TypeError | AttributeError
@@ -348,7 +349,8 @@ class _Run:
         split = self.stream.split(task, "test" if self.record.part == "test" else "validation")
         if not len(split):
             raise ValueError(
-                f"Task {task + 1} of {self.stream.name} has no {self.record.part} data to measure on."
+                f"Task {task + 1} of {self.stream.name} has no {self.record.part} data to measure "
+                "on."
             )
         if split.lengths is None:
             parts = math.ceil(
@@ -437,7 +439,8 @@ class _Run:
             )
         except (ValueError, OverflowError) as reason:
             raise ValueError(
-                f"{path} is no checkpoint of this run ({printable(reason)}): delete it to start anew."
+                f"{path} is no checkpoint of this run ({printable(reason)}): "
+                "delete it to start anew."
             ) from reason
         self.task, self.step, self.ended = position["task"], position["step"], position["ended"]
         self.identities = position["identities"]
@@ -451,9 +454,9 @@ class _Run:
 def _position(
     state: Mapping[str, Any], steps: list[int], inferred: bool
 ) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
-    """Where a run was, what it had found and how long it took; a checkpoint of schema 1 had times in the other two.
+    """Where a run was, what it had found and how long it took.
 
-    All of it is compared with what it must be: ValueError says what is not.
+    A checkpoint of schema 1 had the times in the other two. All of it is compared with what it must be: ValueError says what is not.
     """
     position = {"ended": False} | state["position"]
     held = state["found"]
@@ -565,7 +568,8 @@ def _check(
         raise ValueError("The stream has no task.")
     if isolated is not None and len(isolated) != len(stream):
         raise ValueError(
-            f"isolated has {len(isolated)} accuracies for {len(stream)} tasks: give one for each task."
+            f"isolated has {len(isolated)} accuracies for {len(stream)} tasks: "
+            "give one for each task."
         )
 
 

@@ -1,4 +1,4 @@
-"""How methods put modules of their own into a model, at the places where gates would sit; and norms that follow the context."""
+"""How methods put modules of their own into a model, at the places where gates would sit."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BEHIND, IN_FRONT = "unit_module", "unit_module_in_front"
 
 
 def install(model: nn.Module, site: Site, module: nn.Module) -> None:
-    """Let a module act on the units of a site: it becomes a child of the module at that place, and a hook calls it.
+    """Let a module act on the units of a site, as a child of the module at that place.
 
     >>> from gateon.anatomy.sites import find_sites
     >>> model = nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 2))
