@@ -5,7 +5,7 @@ x = sigma(v_k) f(Wx), sigma(v) = tanh(max(v, 0)) (eq. multiplicative).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any, Literal
 
 import torch
@@ -233,14 +233,8 @@ class _ObservedProduct(torch.autograd.Function):
         # dL/dg_i per sample; times the gain it is the unit's contribution dL/dx_i x_i of the gated
         # activity.
         if rows.shape[0] == 1:
-            sums, squares = [], []
-            for g, h in _few_samples(gradient, x, dim, batch):
-                per_gain = units.contributions(g, h, dim, batch)
-                sums.append(per_gain.sum(0))
-                if ctx.needs_input_grad[2]:
-                    squares.append(per_gain.square_().sum(0))
-            to_gain = _total(sums)
-            observed = _total(squares) * rows[0].square() if squares else None
+            to_gain, squares = _sums(gradient, x, dim, batch, squared=ctx.needs_input_grad[2])
+            observed = None if squares is None else squares * rows[0].square()
         else:
             to_gain = units.contributions(gradient, x, dim, batch)
             observed = (to_gain * rows).square().sum(0)
@@ -258,7 +252,7 @@ class _ObservedProduct(torch.autograd.Function):
 
 def _is_plain(x: Tensor) -> bool:
     """Whether autograd's own product will do: half precision would round every summand."""
-    return x.dtype not in units.HALF and _in_one_piece(x)
+    return x.dtype not in units.HALF and (torch.compiler.is_compiling() or x.numel() <= BLOCK)
 
 
 def _is_transformed() -> bool:
@@ -266,22 +260,26 @@ def _is_transformed() -> bool:
     return not torch.compiler.is_compiling() and torch._C._are_functorch_transforms_active()
 
 
-def _in_one_piece(x: Tensor) -> bool:
-    return torch.compiler.is_compiling() or x.numel() <= BLOCK
+def _sums(
+    gradient: Tensor, x: Tensor, dim: int, batch: int, *, squared: bool
+) -> tuple[Tensor, Tensor | None]:
+    """Sums over samples of dL/dg and, if asked for, of its square.
 
-
-def _few_samples(
-    gradient: Tensor, x: Tensor, dim: int, batch: int
-) -> Iterator[tuple[Tensor, Tensor]]:
-    """Some samples at a time, so that their product stays in the cache."""
-    if batch == dim or _in_one_piece(x):
-        return iter([(gradient, x)])
-    some = max(1, BLOCK * x.shape[batch] // x.numel())
-    return zip(gradient.split(some, batch), x.split(some, batch), strict=True)
-
-
-def _total(parts: list[Tensor]) -> Tensor:
-    return parts[0] if len(parts) == 1 else torch.stack(parts).sum(0)
+    Of a large activity some samples are taken at a time, whose product stays in the cache.
+    """
+    pieces: Iterable[tuple[Tensor, Tensor]] = [(gradient, x)]
+    if batch != dim and not torch.compiler.is_compiling() and x.numel() > BLOCK:
+        some = max(1, BLOCK * x.shape[batch] // x.numel())
+        pieces = zip(gradient.split(some, batch), x.split(some, batch), strict=True)
+    sums, squares = [], []
+    for g, h in pieces:
+        per_gain = units.contributions(g, h, dim, batch)
+        sums.append(per_gain.sum(0))
+        if squared:
+            squares.append(per_gain.square_().sum(0))
+    if len(sums) > 1:
+        sums, squares = [torch.stack(sums).sum(0)], [torch.stack(squares).sum(0)] if squares else []
+    return sums[0], squares[0] if squares else None
 
 
 def _as_rows(gain: Tensor, dim: int, batch: int) -> Tensor:

@@ -456,7 +456,8 @@ def _position(
 ) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
     """Where a run was, what it had found and how long it took.
 
-    A checkpoint of schema 1 had the times in the other two. All of it is compared with what it must be: ValueError says what is not.
+    A checkpoint of schema 1 had the times in the other two. All of it is compared with what it must
+    be: ValueError says what is not.
     """
     position = {"ended": False} | state["position"]
     held = state["found"]
