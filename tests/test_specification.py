@@ -198,7 +198,7 @@ def test_every_method_with_every_preset_learns_a_batch(method, preset):
         not torch.equal(a, b) for a, b in zip(before, learner.model.parameters(), strict=False)
     )
     assert isinstance(learner, Isolated) == (method == "isolated")
-    assert learner.method.name == method
+    assert learner.name == method
 
 
 def test_options_of_the_method_go_before_the_preset():

@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from .availability import relevance
     from .availability.obstruct import Obstruction, obstruct
     from .detection.detector import ContextDetector, Verdict
+    from .gating.attach import attach
     from .gating.gate import Gate
-    from .gating.gates import Gates, attach, gates_of
+    from .gating.gates import Gates, gates_of
     from .learners.learner import Learner, Observation
     from .methods import Finetune, GateON, Method, gating_only, obstruction_only, preset
     from .runs import metrics
@@ -62,8 +63,9 @@ NAMES = {
     "anatomy.norm": ("ContextNorm", "context_norms"),
     "availability.obstruct": ("Obstruction", "obstruct"),
     "detection.detector": ("ContextDetector", "Verdict"),
+    "gating.attach": ("attach",),
     "gating.gate": ("Gate",),
-    "gating.gates": ("Gates", "attach", "gates_of"),
+    "gating.gates": ("Gates", "gates_of"),
     "learners.learner": ("Learner", "Observation"),
     "methods": ("Finetune", "GateON", "Method", "gating_only", "obstruction_only", "preset"),
     "runs.record": ("Record",),

@@ -31,8 +31,8 @@ from ..anatomy.sites import Site
 from ..availability.obstruct import Obstruction, Rules, View, obstruction_of
 from ..availability.obstruct import obstruct as obstruct_anywhere
 from ..availability.rule import Rate
+from ..gating.attach import attach as attach_anywhere
 from ..gating.gates import Gates, gates_of
-from ..gating.gates import attach as attach_anywhere
 from ..methods.gateon import first_rate, preset
 from ..networks.pretrained import with_weights
 from ..networks.text import TextClassifier

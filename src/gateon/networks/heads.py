@@ -27,7 +27,7 @@ class TaskHeads(nn.Linear, Contextual):
             of a model once, before the first task, need all of them from the start.
 
     >>> heads = TaskHeads(4, 2, tasks=3)
-    >>> heads.context = 1
+    >>> heads.show(1)
     >>> heads(torch.ones(5, 4)).shape, heads.contexts
     (torch.Size([5, 2]), 3)
     """

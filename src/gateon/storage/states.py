@@ -20,8 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from ..anatomy.contextual import Contextual
-from ..anatomy.norm import ContextNorm
+from ..anatomy.contextual import contexts_of
 from ..gating.gate import Gate
 
 __all__ = [
@@ -357,18 +356,9 @@ def grown(model: nn.Module, state: Any, inputs: Inputs | None = None) -> Grown:
         for name, value in twin.state_dict().items()
     }
     gates = {len(m.weight) for m in twin.modules() if isinstance(m, Gate) and m.weight is not None}
-    norms = [len(m.running_mean) for m in twin.modules() if isinstance(m, ContextNorm)]
-    others = [m.contexts for m in twin.modules() if isinstance(m, Contextual) and m.state_dict()]
     if len(gates) > 1:
         raise ValueError("model has gates of different numbers of contexts")
-    switched = [*gates, *norms, *others] if gates or _follows(twin) or others else []
-    return Grown(
-        like, dict(twin.named_parameters()), twin, min(switched) if switched else None, inputs
-    )
-
-
-def _follows(model: nn.Module) -> bool:
-    return any(isinstance(module, Contextual) for module in model.modules())
+    return Grown(like, dict(twin.named_parameters()), twin, contexts_of(twin), inputs)
 
 
 def _bare(module: nn.Module, known: dict[int, Any]) -> nn.Module:

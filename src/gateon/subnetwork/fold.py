@@ -1,4 +1,4 @@
-"""A sub-network for deployment: gains folded into weights, norms of one context, nothing of gateon left inside."""
+"""A sub-network for deployment: gains folded into weights, nothing of gateon left inside."""
 
 from __future__ import annotations
 
@@ -38,7 +38,9 @@ HOMOGENEOUS = (nn.ReLU, nn.LeakyReLU, nn.PReLU)
 
 @torch.no_grad()
 def fold(model: nn.Module) -> nn.Module:
-    """Fold the gates of a model that has one context into its weights, in place; its outputs in evaluation stay the same.
+    """Fold the gates of a model with one context into its weights, in place.
+
+    Its outputs in evaluation stay the same.
 
     >>> import gateon
     >>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2)).eval()
@@ -50,11 +52,13 @@ def fold(model: nn.Module) -> nn.Module:
     gates = gates_of(model)
     if gates is None or gates.contexts != 1:
         raise ValueError(
-            "Only a model with the gates of one context can be folded: take it out with compact(model, context)."
+            "Only a model with the gates of one context can be folded: "
+            "take it out with compact(model, context)."
         )
     if has_adapters(model):
         raise ValueError(
-            "Gains cannot be folded into layers with adapters around them: deploy the model with its gates."
+            "Gains cannot be folded into layers with adapters around them: "
+            "deploy the model with its gates."
         )
     given, model = model, gates.model  # which may be inside a wrapper
     for module in list(model.modules()):
@@ -78,7 +82,7 @@ def fold(model: nn.Module) -> nn.Module:
 
 
 def _fix_weights(module: nn.Module) -> None:
-    """Make weights that are computed before every call plain parameters, with the values they have in evaluation."""
+    """Make weights that are computed before every call plain, as they are in evaluation."""
     if is_parametrized(module):
         # By hand: torch's removal takes the weight away from the class, which the module shares
         # with the one it is a copy of.
@@ -98,7 +102,7 @@ def _fix_weights(module: nn.Module) -> None:
 
 
 def _untie(module: nn.Module, tied: Counter[int]) -> None:
-    """Give a module parameters of its own: gains are folded into them, and whoever else has them is not gated here."""
+    """Untie the parameters of a module: gains are folded into its own, not into others'."""
     for name, parameter in list(module.named_parameters(recurse=False)):
         if tied[id(parameter)] > 1:
             tied[id(parameter)] -= 1
@@ -142,8 +146,8 @@ def _fold_gate(model: nn.Module, gate: Gate) -> None:
 
 def _refusal(site: Site) -> str:
     return (
-        f"The gate of site {site.name!r} has no weights to fold into: "
-        "deploy the model with its gates, compact(model, context)."
+        f"The gate of site {site.name!r} has no weights to fold into: deploy the model with its "
+        "gates, compact(model, context)."
     )
 
 
