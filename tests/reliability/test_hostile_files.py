@@ -116,6 +116,21 @@ def test_pictures_are_read_as_pictures_only(tmp_path):
     assert "EPS" not in bounded.IMAGE_FORMATS
 
 
+def test_an_enormous_picture_is_one_sentence_and_no_warning(tmp_path, monkeypatch, recwarn):
+    Image = pytest.importorskip("PIL.Image")
+    for kind in ("a", "b"):
+        (tmp_path / "task" / kind).mkdir(parents=True)
+        for n in range(3):
+            Image.new("L", (8, 8)).save(tmp_path / "task" / kind / f"{n}.png")
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 50)  # Pillow warns above it, refuses twice that
+    with pytest.raises(ValueError, match=r"task holds more than .* once it is unpacked"):
+        streams.own(tmp_path, largest=100)
+    assert not recwarn.list
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 20)
+    with pytest.raises(ValueError, match=r"0.png cannot be read as an image"):
+        streams.own(tmp_path)
+
+
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [

@@ -7,7 +7,6 @@ fractions stay as they are.
 """
 
 import math
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -162,12 +161,10 @@ def _opened(table: Table, name: str, row: int) -> Any:
 
 
 def _opened_file(path: Path) -> Any:
-    from PIL.Image import DecompressionBombError, DecompressionBombWarning
+    from PIL.Image import DecompressionBombError
 
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DecompressionBombWarning)
-            return open_image(path)
+        return open_image(path)
     except ValueError as error:
         if isinstance(error.__cause__, DecompressionBombError):
             raise ValueError(_too_large(str(path))) from error

@@ -10,6 +10,7 @@ import json
 import lzma
 import math
 import re
+import warnings
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
@@ -161,7 +162,9 @@ def open_image(file: Path) -> Any:
     try:
         if not is_regular(file):
             raise ValueError("it is no regular file")
-        return Image.open(file, formats=IMAGE_FORMATS)
+        with warnings.catch_warnings():  # whoever reads the pixels has a bound, and says so
+            warnings.simplefilter("ignore", Image.DecompressionBombWarning)
+            return Image.open(file, formats=IMAGE_FORMATS)
     except Exception as error:  # a broken or enormous image may raise anything at all
         raise ValueError(f"{file} cannot be read as an image ({error}).") from error
 
