@@ -5,7 +5,7 @@
    (train, training; validation, valid, val, dev; test, testing). Then all of them must be.
 3. `task`: a column called task or domain.
 4. `image`: a column of pixels or pictures; else of words that all end like image files (.png ...).
-5. `text`: a column of words called text, message, utterance, sentence, question, query, review,
+5. `text`: a column of words called text, message, utterance, question, sentence, query, review,
    comment, tweet, post, email, ticket, document, prompt or x; with its `second` for the pairs in
    `PAIRS`. Otherwise the only column of words that reads like prose (three words a cell, mostly
    different).
@@ -38,7 +38,7 @@ SPLIT_NAMES = ("split", "part", "set", "subset", "fold")
 TASK_NAMES = ("task", "domain")
 LABEL_NAMES = ("label", "labels", "intent", "class", "target", "category", "y")
 TEXT_NAMES = (
-    *("text", "message", "utterance", "sentence", "question", "query", "review", "comment"),
+    *("text", "message", "utterance", "question", "sentence", "query", "review", "comment"),
     *("tweet", "post", "email", "ticket", "document", "prompt", "x"),
 )
 PAIRS = {

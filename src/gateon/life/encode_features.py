@@ -144,8 +144,8 @@ def _scaled(
     if far := int((np.abs(scaled) > FARTHEST).sum()):
         cells = "cell" if far == 1 else "cells"
         sentences.append(
-            f"{far:,} {cells} of column {name!r} lie more than {FARTHEST:g} standard deviations "
-            "from the mean and count as that far."
+            f"{far:,} {cells} of column {name!r} beyond {FARTHEST:g} standard deviations from the "
+            f"mean: taken as {FARTHEST:g}."
         )
     marks = np.isnan(scaled)
     clipped = np.clip(np.where(marks, 0, scaled), -FARTHEST, FARTHEST)
