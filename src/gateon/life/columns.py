@@ -3,7 +3,7 @@
 1. A column that you name is taken.
 2. `split`: a column called split, part, set, subset or fold in which words are names of parts
    (train, training; validation, valid, val, dev; test, testing). Then all of them must be.
-3. `task`: a column called task or domain.
+3. `task`: a column called task or domain that does not read like prose.
 4. `image`: a column of pixels or pictures; else of words that all end like image files (.png ...).
 5. `text`: a column of words called text, message, utterance, question, sentence, query, review,
    comment, tweet, post, email, ticket, document, prompt or x; with its `second` for the pairs in
@@ -85,7 +85,7 @@ class Columns:
         self.plain = {_plain(name): name for name in reversed(table.columns)}
         self.taken |= set(named.values())
         self.split = self.take("split", self.by_name(SPLIT_NAMES, self.says_parts))
-        self.task = self.take("task", self.by_name(TASK_NAMES))
+        self.task = self.take("task", self.by_name(TASK_NAMES, self.says_tasks))
         self.label: str | None = None
 
     def decide(self, labelled: bool) -> tuple[Kind, tuple[str, ...]]:
@@ -135,6 +135,10 @@ class Columns:
     def says_parts(self, name: str) -> bool:
         """Whether a word names a part; one that does not is then an error, not a training row."""
         return any(part_of(word) for word in set(self.table.words(name)))
+
+    def says_tasks(self, name: str) -> bool:
+        """Whether the column names tasks, and is not a text about one."""
+        return self.is_flat(name) and not _reads_like_prose(self.table, name)
 
     def label_by_name(self, labelled: bool) -> str | None:
         """The label, if a name says; data to predict need not have the one learned before."""

@@ -23,9 +23,9 @@ LAYOUTS = {  # of the folders above a file, outermost first
 def read_folder(folder: Path, largest: int | None = None) -> Table:
     """Read a folder of images or of tables.
 
-    Images lie as CLASS/FILE, SPLIT/CLASS/FILE, TASK/CLASS/FILE or TASK/SPLIT/CLASS/FILE; folders are
-    taken for splits if all of their names are (train, validation, test and the like). Tables are
-    train.csv, test.csv and so on, in any format. Hidden files are not looked at.
+    Images lie as CLASS/FILE, SPLIT/CLASS/FILE, TASK/CLASS/FILE or TASK/SPLIT/CLASS/FILE; folders
+    are taken for splits if all of their names are (train, validation, test and the like). Tables
+    are train.csv, test.csv and so on, in any format. Hidden files are not looked at.
     """
     tables: dict[str, Path] = {
         part: file
@@ -79,8 +79,8 @@ def _images_table(folder: Path, images: list[Path], others: int) -> Table:
         layout = ("split", "label")
     if depth == 3 and not all(part_of(place[1]) for place in places):
         raise ValueError(
-            f"{images[0]} lies three folders deep: use TASK/SPLIT/CLASS/FILE, where SPLIT is train, "
-            "validation or test."
+            f"{images[0]} lies three folders deep: use TASK/SPLIT/CLASS/FILE, where SPLIT is "
+            "train, validation or test."
         )
     digest, columns = sha256(), {}
     for file in images:

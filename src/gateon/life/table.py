@@ -151,10 +151,10 @@ def column_of(name: str, values: Iterable[Any], origin: str) -> Column:
 
     >>> column_of("age", [3, None, 4.5], "example")
     array([3. , nan, 4.5])
-    >>> column_of("age", [3, "four"], "example")
+    >>> column_of("age", [3, "four"], "x")
     Traceback (most recent call last):
     ...
-    ValueError: Column 'age' of example has numbers and words in it (row 2): make it one or the other.
+    ValueError: Column 'age' of x has numbers and words in it (row 2): make it one or the other.
     """
     cells = [_plain(cell) for cell in values]
     kinds = [_kind(cell, name, row, origin) for row, cell in enumerate(cells, 1)]

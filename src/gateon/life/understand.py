@@ -152,8 +152,8 @@ def _names(table: Table, column: str, use: str) -> NDArray[Any]:
             )
         if len(name) > LONGEST_NAME:
             raise ValueError(
-                f"A {use} in column {column!r} of {table.origin} has {len(name):,} characters, more "
-                f"than {LONGEST_NAME}: name another column with --{use}, or shorten it."
+                f"A {use} in column {column!r} of {table.origin} has {len(name):,} characters, "
+                f"more than {LONGEST_NAME}: name another column with --{use}, or shorten it."
             )
         made[word] = name
     names = np.empty(len(words), object)
