@@ -175,10 +175,10 @@ class Columns:
         """Whether all words end like image files."""
         if not self.table.is_words(name):
             return False
-        known = [word for word in self.table.words(name) if not is_missing(word)]
-        return bool(known) and all(
-            PurePath(str(word)).suffix.lower() in IMAGE_SUFFIXES for word in known
-        )
+        known = (word for word in self.table.words(name) if not is_missing(word))
+        suffixes = (PurePath(str(word)).suffix.lower() for word in known)
+        first = next(suffixes, "")
+        return first in IMAGE_SUFFIXES and all(suffix in IMAGE_SUFFIXES for suffix in suffixes)
 
     def find_text(self) -> tuple[str, ...] | None:
         """The columns of texts, if there are any."""
@@ -329,8 +329,9 @@ def _is_number(word: str) -> bool:
 
 
 def _reads_like_prose(table: Table, name: str) -> bool:
-    if not table.is_words(name) or table.numbers(name) is not None:
+    if not table.is_words(name):
         return False
-    known = [str(word) for word in table.words(name)[:_LOOKED_AT] if not is_missing(word)]
-    long = sum(len(word.split()) for word in known) >= 3 * len(known)
+    cells = table.columns[name][:_LOOKED_AT].tolist()
+    known = [cell for cell in cells if not is_missing(cell)]
+    long = sum(len(cell.split()) for cell in known) >= 3 * len(known) > 0
     return long and 2 * len(set(known)) >= len(known)

@@ -69,8 +69,12 @@ class Table:
         column = self.columns[name]
         if column.dtype != object:
             return column.astype(np.float64) if column.ndim == 1 else None
+        cells = column.tolist()
+        found = _all_numbers(cells)
+        if found is not None:
+            return found
         found = np.full(len(column), np.nan)
-        for row, cell in enumerate(column.tolist()):
+        for row, cell in enumerate(cells):
             if is_missing(cell):
                 continue
             if not isinstance(cell, str) or not _NUMBER.fullmatch(cell.strip()):
@@ -202,6 +206,16 @@ def joined(parts: dict[str, Table], name: str, origin: str) -> Table:
     which = np.array([part for part, table in parts.items() for _ in range(table.rows)], object)
     notes = tuple(dict.fromkeys(note for table in parts.values() for note in table.notes))
     return replace(first, columns=columns | {name: which}, origin=origin, notes=notes)
+
+
+def _all_numbers(cells: list[Any]) -> NDArray[np.float64] | None:
+    """The usual column, in which nothing is missing, without looking at each cell by itself."""
+    try:
+        found = np.array([float(cell) for cell in cells])
+    except (TypeError, ValueError):
+        return None
+    plain = np.isfinite(found).all() and not any("_" in str(cell) for cell in cells)
+    return found if plain else None
 
 
 def _from_array(name: str, array: NDArray[Any], origin: str) -> dict[str, Column]:
