@@ -8,9 +8,10 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateon.life.holdout import held_out_words, hold_out
+from gateon.life.holdout import divided, held_out_words, hold_out
 from gateon.life.keys import row_keys
 from gateon.life.read import read
+from gateon.life.understand import understand
 
 
 def rows(count, labels=10):
@@ -69,6 +70,21 @@ def test_the_seed_holds_out_other_rows():
     assert first != second and hold_out(labels, keys, 0.1, 0)["validation"].tolist() == sorted(
         first
     )
+
+
+def test_rows_are_held_out_where_there_is_no_part_for_it():
+    texts, labels = [f"text {n}" for n in range(40)], ["a", "b"] * 20
+    parts = divided(understand(read((texts, labels))))
+    assert set(parts) == {"train", "validation"} and len(parts["validation"]) >= 2
+    said = ["train"] * 30 + ["test"] * 10
+    data = {"text": texts, "label": labels, "split": said, "task": ["p", "p", "q", "q"] * 10}
+    parts = divided(understand(read(data)))
+    assert parts["test"].tolist() == list(range(30, 40)) and max(parts["validation"]) < 30
+    assert sorted([*parts["train"], *parts["validation"]]) == list(range(30))
+    one = divided(understand(read(data)), task="q")
+    assert {row % 4 for rows in one.values() for row in rows} == {2, 3}
+    data["split"] = ["train", "train", "val", "test"] * 10
+    assert divided(understand(read(data)))["validation"].tolist() == list(range(2, 40, 4))
 
 
 def test_words_say_what_was_taken_and_what_it_is_worth():
