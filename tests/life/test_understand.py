@@ -62,6 +62,11 @@ def test_tasks_are_found_by_name_in_the_order_they_appear(name):
     assert list(found.tasks) == ["z", "a"]
 
 
+def test_a_text_called_task_is_a_text():
+    found = understood({"task": TEXTS, "label": LABELS})
+    assert found.inputs == ("task",) and not found.tasks
+
+
 def test_prose_is_found_whatever_it_is_called():
     found = understood({"notiz": TEXTS, "farbe": ["rot", "blau"] * 2, "label": LABELS})
     assert found.inputs == ("notiz",)
@@ -147,6 +152,10 @@ def test_a_feature_called_class_is_not_taken_for_the_label_at_prediction():
     del columns["survived"]
     later = understood(columns, like=before.columns, labelled=False)
     assert later.inputs == ("class", "fare") and later.label is None
+    with pytest.raises(ValueError, match="say which is the label with --label"):
+        understood(columns, like=before.columns)
+    new = understood(columns | {"target": [1, 2, 1, 2]}, like=before.columns, labelled=False)
+    assert new.label is None, "a label that was not learned cannot be compared with"
 
 
 def test_the_same_table_is_always_understood_the_same_way():
