@@ -107,6 +107,13 @@ def test_features_are_all_that_is_left():
     assert any("'name' has 24 different words" in warning for warning in found.warnings)
 
 
+def test_numbers_called_like_texts_are_features(tmp_path):
+    """The cells of a CSV file are words until they are read as numbers."""
+    (tmp_path / "a.csv").write_text("x,y,review,label\n1.0,2.5,4,near\n7,8.5,5,far\n")
+    found = understand(read(tmp_path / "a.csv"))
+    assert found.kind == "features" and found.inputs == ("x", "y", "review")
+
+
 def test_pixels_are_images():
     found = understood((np.zeros((4, 9, 9), np.uint8), LABELS))
     assert found.kind == "images" and found.inputs == ("x",)

@@ -156,20 +156,41 @@ class Columns:
 
     def find_image(self) -> tuple[str, str] | None:
         """The column of images, if there is one."""
-        for name, column in self.table.columns.items():
-            if name in self.taken:
-                continue
-            if column.ndim > 1 or (column.dtype == object and not self.table.is_words(name)):
-                if column.ndim == 1 and all(cell is None for cell in column):
-                    continue
-                return name, "which holds pixels"
-        paths = [name for name in self.left() if self.holds_paths(name)]
-        if len(paths) > 1:
+        if "image" in self.named and not self.may_be_image(self.named["image"]):
             raise ValueError(
-                f"{self.table.origin} has images in columns {', '.join(map(repr, paths))}: "
+                f"Column {self.named['image']!r} of {self.table.origin} holds numbers: --image "
+                "needs paths of images, or pixels."
+            )
+        why, found = "which holds pixels", [name for name in self.left() if self.holds_pixels(name)]
+        if not found:
+            why = "whose words end like image files"
+            found = [name for name in self.left() if self.holds_paths(name)]
+        if len(found) > 1 and "image" not in self.named:
+            raise ValueError(
+                f"{self.table.origin} has images in columns {', '.join(map(repr, found))}: "
                 "choose one with --image."
             )
-        return (paths[0], "whose words end like image files") if paths else None
+        return (found[0], why) if found else None
+
+    def may_be_image(self, name: str) -> bool:
+        """Whether the column holds pixels, pictures or words."""
+        return self.table.columns[name].dtype == object or not self.is_flat(name)
+
+    def holds_pixels(self, name: str) -> bool:
+        """Whether the column holds arrays of pixels or pictures of Pillow."""
+        column = self.table.columns[name]
+        if column.ndim > 1:
+            return True
+        return column.dtype == object and any(
+            cell is not None and not isinstance(cell, str) for cell in column
+        )
+
+    def holds_words(self, name: str) -> bool:
+        """Whether the column holds words, some of which are not numbers, or only empty ones."""
+        if not self.table.is_words(name):
+            return False
+        numbers = self.table.numbers(name)
+        return numbers is None or bool(np.isnan(numbers).all())
 
     def holds_paths(self, name: str) -> bool:
         """Whether all words end like image files."""
@@ -193,16 +214,14 @@ class Columns:
         elif self.like.get("kind") == "features":
             return None
         else:
-            first = self.by_name((*TEXT_NAMES, *PAIRS), self.table.is_words) or self.prose()
+            first = self.by_name((*TEXT_NAMES, *PAIRS), self.holds_words) or self.prose()
         if first is None:
             return None
         text, why = first
         self.taken.add(text)
         self.reasons.append(f"text: column {text!r}, {why}.")
         other = self.plain.get(PAIRS.get(_plain(text), ""))
-        pair = (
-            (other, "by its name") if other in self.left() and self.table.is_words(other) else None
-        )
+        pair = (other, "by its name") if other in self.left() and self.holds_words(other) else None
         second = self.take("second", pair)
         if second:
             self.check_words(second)
