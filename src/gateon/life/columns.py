@@ -20,15 +20,13 @@ that lists the columns. Labels and tasks are names: 1 becomes "1".
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from pathlib import PurePath
 from typing import Any, Literal
 
 import numpy as np
 
-from ..storage.bounded import IMAGE_SUFFIXES
 from ..storage.files import printable
 from .parts import part_of
-from .table import Table, is_missing
+from .table import Table, is_image_path, is_missing
 
 __all__ = ["Columns", "Kind"]
 
@@ -197,9 +195,7 @@ class Columns:
         if not self.table.is_words(name):
             return False
         known = (word for word in self.table.words(name) if not is_missing(word))
-        suffixes = (PurePath(str(word)).suffix.lower() for word in known)
-        first = next(suffixes, "")
-        return first in IMAGE_SUFFIXES and all(suffix in IMAGE_SUFFIXES for suffix in suffixes)
+        return is_image_path(next(known, None)) and all(is_image_path(word) for word in known)
 
     def find_text(self) -> tuple[str, ...] | None:
         """The columns of texts, if there are any."""

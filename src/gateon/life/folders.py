@@ -59,9 +59,7 @@ def _read_parts(folder: Path, tables: dict[str, Path], largest: int | None) -> T
     read: dict[str, Table] = {
         part: read_file(tables[part], largest) for part in PARTS if part in tables
     }
-    digest = sha256("".join(f"{part} {table.sha256}\n" for part, table in read.items()).encode())
-    table = joined(read, "split", str(folder))
-    return made_table(table.columns, str(folder), digest.hexdigest(), folder, table.notes)
+    return joined(read, "split", str(folder))
 
 
 def _images_table(folder: Path, images: list[Path], others: int) -> Table:
