@@ -199,6 +199,8 @@ NAMED = {
     "texts and images": ({"text": "text", "image": "label"}, "texts or images, not both"),
     "second alone": ({"second": "text"}, "--second needs --text"),
     "numbers for text": ({"text": "size"}, "Column 'size' of .* holds no words"),
+    "numbers for images": ({"image": "size"}, "Column 'size' of .* holds numbers: --image needs"),
+    "words for images": ({"image": "text"}, "2 of 2 images of .* are not there, the first is my"),
     "a split that is none": ({"split": "text"}, "Row 1 of .* has 'my card.*: use train, valid"),
     "control characters": ({"text": "a\x1b[2J"}, r"no column 'a\\\\?x1b\[2J' for --text"),
 }
@@ -229,6 +231,10 @@ OBJECTS = {
     "no rows": ({"text": [], "label": []}, "has columns but no rows"),
     "five dimensions": (np.zeros((2, 3, 4, 4, 4)), r"has shape \(2, 3, 4, 4, 4\): give \(N,\)"),
     "pictures without pixels": ((np.zeros((2, 0, 0)), [0, 1]), "has no numbers, its shape"),
+    "two columns of pixels": (
+        {"a": np.zeros((2, 8, 8)), "b": np.zeros((2, 8, 8)), "label": ["x", "y"]},
+        "images in columns 'a', 'b': choose one with --image",
+    ),
     "pixels beyond 255": ((np.full((2, 8, 8), 999), [0, 1]), "pixels from 999 to 999: give whole"),
     "pixels that are NaN": (
         (np.full((2, 8, 8), np.nan), [0, 1]),

@@ -19,6 +19,7 @@ import torch
 from PIL import Image
 from torch.utils.data import TensorDataset
 
+from gateon.life.encode import fit_encoder
 from gateon.life.read import read
 from gateon.life.understand import understand
 
@@ -236,6 +237,17 @@ def test_parts_by_name():
     table = read({"train": HuggingFace(), "test": HuggingFace([1, 0])})
     assert table.words("label") == ["card", "luggage", "luggage", "card"]
     assert cells(table)["split"] == ["train", "train", "test", "test"]
+
+
+def test_parts_in_folders_of_their_own(tmp_path):
+    for part, colours in (("first", (0, 9)), ("second", (90, 99))):
+        for n, colour in enumerate(colours):
+            picture(tmp_path / part / f"kind{n}" / "1.png", colour)
+    table = read({"train": tmp_path / "first", "test": tmp_path / "second"})
+    assert table.words("image")[3] == str(tmp_path / "second" / "kind1" / "1.png")
+    values, _ = fit_encoder(table, understand(table)).encode(table, ["image"])
+    assert [round(255 * value[0, 14, 14].item()) for value in values] == [0, 9, 90, 99]
+    assert len({table.sha256, read(tmp_path / "first").sha256}) == 2
 
 
 def test_a_table_is_a_source():

@@ -6,9 +6,7 @@ from typing import Any
 
 from ..storage.files import printable
 from .holdout import held_out_words, hold_out
-from .keys import row_keys
 from .read import read
-from .table import Table
 from .understand import Understanding, understand
 
 __all__ = ["check"]
@@ -55,7 +53,7 @@ def check(
     counts = {name: len(rows) for name, rows in found.parts.items()}
     parts = [", ".join(f"{name} ({count:,})" for name, count in counts.items())]
     if "validation" not in found.parts:
-        parts += wrap(_held_out(table, found), WIDTH)
+        parts += wrap(_held_out(found), WIDTH)
     names = Counter(found.names[row] for rows in found.parts.values() for row in rows)
     labels = sorted(names.items(), key=lambda item: (-item[1], item[0]))
     sections: dict[str, list[str]] = {
@@ -75,11 +73,10 @@ def check(
     return "\n".join(printable(line) for line in lines)
 
 
-def _held_out(table: Table, found: Understanding) -> str:
+def _held_out(found: Understanding) -> str:
     rows = found.parts["train"]
-    keys = row_keys(table, found.inputs, files=found.kind == "images")
     labels = [found.names[row] for row in rows]
-    return held_out_words(labels, hold_out(labels, [keys[row] for row in rows]))
+    return held_out_words(labels, hold_out(labels, [found.keys[row] for row in rows]))
 
 
 def _counted(counts: list[tuple[str, int]]) -> str:

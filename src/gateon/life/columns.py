@@ -3,9 +3,9 @@
 1. A column that you name is taken.
 2. `split`: a column called split, part, set, subset or fold in which words are names of parts
    (train, training; validation, valid, val, dev; test, testing). Then all of them must be.
-3. `task`: a column called task or domain.
+3. `task`: a column called task or domain that does not read like prose.
 4. `image`: a column of pixels or pictures; else of words that all end like image files (.png ...).
-5. `text`: a column of words called text, message, utterance, sentence, question, query, review,
+5. `text`: a column of words called text, message, utterance, question, sentence, query, review,
    comment, tweet, post, email, ticket, document, prompt or x; with its `second` for the pairs in
    `PAIRS`. Otherwise the only column of words that reads like prose (three words a cell, mostly
    different).
@@ -20,15 +20,13 @@ that lists the columns. Labels and tasks are names: 1 becomes "1".
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from pathlib import PurePath
 from typing import Any, Literal
 
 import numpy as np
 
-from ..storage.bounded import IMAGE_SUFFIXES
 from ..storage.files import printable
 from .parts import part_of
-from .table import Table, is_missing
+from .table import Table, is_image_path, is_missing
 
 __all__ = ["Columns", "Kind"]
 
@@ -38,7 +36,7 @@ SPLIT_NAMES = ("split", "part", "set", "subset", "fold")
 TASK_NAMES = ("task", "domain")
 LABEL_NAMES = ("label", "labels", "intent", "class", "target", "category", "y")
 TEXT_NAMES = (
-    *("text", "message", "utterance", "sentence", "question", "query", "review", "comment"),
+    *("text", "message", "utterance", "question", "sentence", "query", "review", "comment"),
     *("tweet", "post", "email", "ticket", "document", "prompt", "x"),
 )
 PAIRS = {
@@ -85,7 +83,7 @@ class Columns:
         self.plain = {_plain(name): name for name in reversed(table.columns)}
         self.taken |= set(named.values())
         self.split = self.take("split", self.by_name(SPLIT_NAMES, self.says_parts))
-        self.task = self.take("task", self.by_name(TASK_NAMES))
+        self.task = self.take("task", self.by_name(TASK_NAMES, self.says_tasks))
         self.label: str | None = None
 
     def decide(self, labelled: bool) -> tuple[Kind, tuple[str, ...]]:
@@ -136,6 +134,10 @@ class Columns:
         """Whether a word names a part; one that does not is then an error, not a training row."""
         return any(part_of(word) for word in set(self.table.words(name)))
 
+    def says_tasks(self, name: str) -> bool:
+        """Whether the column names tasks, and is not a text about one."""
+        return self.is_flat(name) and not _reads_like_prose(self.table, name)
+
     def label_by_name(self, labelled: bool) -> str | None:
         """The label, if a name says; data to predict need not have the one learned before."""
         guess = self.by_name(LABEL_NAMES, self.is_flat) if labelled or not self.like else None
@@ -152,29 +154,48 @@ class Columns:
 
     def find_image(self) -> tuple[str, str] | None:
         """The column of images, if there is one."""
-        for name, column in self.table.columns.items():
-            if name in self.taken:
-                continue
-            if column.ndim > 1 or (column.dtype == object and not self.table.is_words(name)):
-                if column.ndim == 1 and all(cell is None for cell in column):
-                    continue
-                return name, "which holds pixels"
-        paths = [name for name in self.left() if self.holds_paths(name)]
-        if len(paths) > 1:
+        if "image" in self.named and not self.may_be_image(self.named["image"]):
             raise ValueError(
-                f"{self.table.origin} has images in columns {', '.join(map(repr, paths))}: "
+                f"Column {self.named['image']!r} of {self.table.origin} holds numbers: --image "
+                "needs paths of images, or pixels."
+            )
+        why, found = "which holds pixels", [name for name in self.left() if self.holds_pixels(name)]
+        if not found:
+            why = "whose words end like image files"
+            found = [name for name in self.left() if self.holds_paths(name)]
+        if len(found) > 1 and "image" not in self.named:
+            raise ValueError(
+                f"{self.table.origin} has images in columns {', '.join(map(repr, found))}: "
                 "choose one with --image."
             )
-        return (paths[0], "whose words end like image files") if paths else None
+        return (found[0], why) if found else None
+
+    def may_be_image(self, name: str) -> bool:
+        """Whether the column holds pixels, pictures or words."""
+        return self.table.columns[name].dtype == object or not self.is_flat(name)
+
+    def holds_pixels(self, name: str) -> bool:
+        """Whether the column holds arrays of pixels or pictures of Pillow."""
+        column = self.table.columns[name]
+        if column.ndim > 1:
+            return True
+        return column.dtype == object and any(
+            cell is not None and not isinstance(cell, str) for cell in column
+        )
+
+    def holds_words(self, name: str) -> bool:
+        """Whether the column holds words, some of which are not numbers, or only empty ones."""
+        if not self.table.is_words(name):
+            return False
+        numbers = self.table.numbers(name)
+        return numbers is None or bool(np.isnan(numbers).all())
 
     def holds_paths(self, name: str) -> bool:
         """Whether all words end like image files."""
         if not self.table.is_words(name):
             return False
-        known = [word for word in self.table.words(name) if not is_missing(word)]
-        return bool(known) and all(
-            PurePath(str(word)).suffix.lower() in IMAGE_SUFFIXES for word in known
-        )
+        known = (word for word in self.table.words(name) if not is_missing(word))
+        return is_image_path(next(known, None)) and all(is_image_path(word) for word in known)
 
     def find_text(self) -> tuple[str, ...] | None:
         """The columns of texts, if there are any."""
@@ -189,16 +210,14 @@ class Columns:
         elif self.like.get("kind") == "features":
             return None
         else:
-            first = self.by_name((*TEXT_NAMES, *PAIRS), self.table.is_words) or self.prose()
+            first = self.by_name((*TEXT_NAMES, *PAIRS), self.holds_words) or self.prose()
         if first is None:
             return None
         text, why = first
         self.taken.add(text)
         self.reasons.append(f"text: column {text!r}, {why}.")
         other = self.plain.get(PAIRS.get(_plain(text), ""))
-        pair = (
-            (other, "by its name") if other in self.left() and self.table.is_words(other) else None
-        )
+        pair = (other, "by its name") if other in self.left() and self.holds_words(other) else None
         second = self.take("second", pair)
         if second:
             self.check_words(second)
@@ -325,8 +344,9 @@ def _is_number(word: str) -> bool:
 
 
 def _reads_like_prose(table: Table, name: str) -> bool:
-    if not table.is_words(name) or table.numbers(name) is not None:
+    if not table.is_words(name):
         return False
-    known = [str(word) for word in table.words(name)[:_LOOKED_AT] if not is_missing(word)]
-    long = sum(len(word.split()) for word in known) >= 3 * len(known)
+    cells = table.columns[name][:_LOOKED_AT].tolist()
+    known = [cell for cell in cells if not is_missing(cell)]
+    long = sum(len(cell.split()) for cell in known) >= 3 * len(known) > 0
     return long and 2 * len(set(known)) >= len(known)

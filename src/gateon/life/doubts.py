@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .keys import row_keys
 from .table import Table, is_missing
 
 __all__ = ["doubts"]
@@ -19,6 +18,7 @@ def doubts(
     table: Table,
     kind: str,
     inputs: Sequence[str],
+    keys: Sequence[bytes],
     names: NDArray[Any],
     parts: dict[str, NDArray[np.int64]],
 ) -> list[str]:
@@ -28,24 +28,29 @@ def doubts(
         table: the data.
         kind: texts, images or features.
         inputs: the columns a network sees.
+        keys: what each row is.
         names: every row's label.
         parts: the rows of each part.
     """
     words = [
-        *_about_labels(table, names, parts),
-        *_about_repeats(table, kind, inputs, names, parts),
+        *_about_labels(names, parts),
+        *_about_repeats(keys, names, parts),
     ]
     if kind == "features":
         for name in inputs:
-            known = {word for word in table.words(name) if not is_missing(word)}
-            if len(known) == 1:
+            if _is_constant(table, name):
                 words.append(f"Column {name!r} is the same in every row: it tells nothing.")
     return words
 
 
-def _about_labels(
-    table: Table, names: NDArray[Any], parts: dict[str, NDArray[np.int64]]
-) -> list[str]:
+def _is_constant(table: Table, name: str) -> bool:
+    numbers = table.numbers(name)
+    if numbers is not None:
+        return bool(np.nanmin(numbers) == np.nanmax(numbers))
+    return len({word for word in table.words(name) if not is_missing(word)}) == 1
+
+
+def _about_labels(names: NDArray[Any], parts: dict[str, NDArray[np.int64]]) -> list[str]:
     words, train = [], Counter(names[parts["train"]].tolist())
     rows = len(parts["train"])
     if len(train) == 1:
@@ -79,13 +84,8 @@ def _shown(names: list[str]) -> str:
 
 
 def _about_repeats(
-    table: Table,
-    kind: str,
-    inputs: Sequence[str],
-    names: NDArray[Any],
-    parts: dict[str, NDArray[np.int64]],
+    keys: Sequence[bytes], names: NDArray[Any], parts: dict[str, NDArray[np.int64]]
 ) -> list[str]:
-    keys = row_keys(table, inputs, files=kind == "images")
     words = []
     repeated = sum(len(rows) - len({keys[row] for row in rows}) for rows in parts.values())
     if repeated:

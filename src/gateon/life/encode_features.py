@@ -60,11 +60,15 @@ class FeatureEncoder:
     ) -> tuple[NDArray[np.float32], list[str]]:
         """Rows as numbers, (N, width), and sentences about what did not fit.
 
-        >>> table = Table({"heat": np.array([1, 3]), "sky": np.array(["blue", "grey"], object)}, "x")
+        >>> sky = np.array(["blue", "grey"], object)
+        >>> table = Table({"heat": np.array([1, 3]), "sky": sky}, "first")
         >>> encoder = FeatureEncoder.fit(table, ["heat", "sky"], np.arange(2))
         >>> later = Table({"heat": np.array([np.nan]), "sky": np.array(["red"], object)}, "later")
-        >>> encoder.encode(later, ["heat", "sky"])
-        (array([[0., 1., 0., 0., 1., 0.]], dtype=float32), ["1 cell of column 'sky' is new: 'red'."])
+        >>> values, sentences = encoder.encode(later, ["heat", "sky"])
+        >>> values
+        array([[0., 1., 0., 0., 1., 0.]], dtype=float32)
+        >>> sentences
+        ["1 cell of column 'sky' is new: 'red'."]
         """
         chosen = np.arange(table.rows) if rows is None else rows
         known = [*self.numbers, *self.categories]
@@ -144,8 +148,8 @@ def _scaled(
     if far := int((np.abs(scaled) > FARTHEST).sum()):
         cells = "cell" if far == 1 else "cells"
         sentences.append(
-            f"{far:,} {cells} of column {name!r} lie more than {FARTHEST:g} standard deviations "
-            "from the mean and count as that far."
+            f"{far:,} {cells} of column {name!r} beyond {FARTHEST:g} standard deviations from the "
+            f"mean: taken as {FARTHEST:g}."
         )
     marks = np.isnan(scaled)
     clipped = np.clip(np.where(marks, 0, scaled), -FARTHEST, FARTHEST)

@@ -1,7 +1,7 @@
 """Images: upright, of one size, grey or coloured, as numbers from 0 to 1.
 
-The size is that of the first task: the median of the longer sides, as a multiple of 4 from 28 to 96.
-Images keep their proportions and are padded with black to a square. They are grey if all of the
+The size is that of the first task: the median of the longer sides, as a multiple of 4 from 28 to
+96. Images keep their proportions and are padded with black to a square. They are grey if all of the
 first task's are. Transparent pixels show white. Whole numbers are divided by 255; arrays of
 fractions stay as they are.
 """

@@ -23,9 +23,9 @@ LAYOUTS = {  # of the folders above a file, outermost first
 def read_folder(folder: Path, largest: int | None = None) -> Table:
     """Read a folder of images or of tables.
 
-    Images lie as CLASS/FILE, SPLIT/CLASS/FILE, TASK/CLASS/FILE or TASK/SPLIT/CLASS/FILE; folders are
-    taken for splits if all of their names are (train, validation, test and the like). Tables are
-    train.csv, test.csv and so on, in any format. Hidden files are not looked at.
+    Images lie as CLASS/FILE, SPLIT/CLASS/FILE, TASK/CLASS/FILE or TASK/SPLIT/CLASS/FILE; folders
+    are taken for splits if all of their names are (train, validation, test and the like). Tables
+    are train.csv, test.csv and so on, in any format. Hidden files are not looked at.
     """
     tables: dict[str, Path] = {
         part: file
@@ -59,9 +59,7 @@ def _read_parts(folder: Path, tables: dict[str, Path], largest: int | None) -> T
     read: dict[str, Table] = {
         part: read_file(tables[part], largest) for part in PARTS if part in tables
     }
-    digest = sha256("".join(f"{part} {table.sha256}\n" for part, table in read.items()).encode())
-    table = joined(read, "split", str(folder))
-    return made_table(table.columns, str(folder), digest.hexdigest(), folder, table.notes)
+    return joined(read, "split", str(folder))
 
 
 def _images_table(folder: Path, images: list[Path], others: int) -> Table:
@@ -79,8 +77,8 @@ def _images_table(folder: Path, images: list[Path], others: int) -> Table:
         layout = ("split", "label")
     if depth == 3 and not all(part_of(place[1]) for place in places):
         raise ValueError(
-            f"{images[0]} lies three folders deep: use TASK/SPLIT/CLASS/FILE, where SPLIT is train, "
-            "validation or test."
+            f"{images[0]} lies three folders deep: use TASK/SPLIT/CLASS/FILE, where SPLIT is "
+            "train, validation or test."
         )
     digest, columns = sha256(), {}
     for file in images:

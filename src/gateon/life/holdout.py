@@ -10,17 +10,23 @@ change sides as more rows come.
 
 from collections.abc import Sequence
 from hashlib import sha256
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["held_out_words", "hold_out"]
+from .understand import Understanding
+
+__all__ = ["divided", "held_out_words", "hold_out"]
 
 FEW = 30  # rows: an accuracy over fewer says almost nothing
 
 
 def hold_out(
-    labels: Sequence[str], keys: Sequence[bytes], share: float = 0.1, seed: int = 0
+    labels: Sequence[str] | NDArray[Any],
+    keys: Sequence[bytes],
+    share: float = 0.1,
+    seed: int = 0,
 ) -> dict[str, NDArray[np.int64]]:
     """The rows to train on and those held out, as "train" and "validation".
 
@@ -54,7 +60,34 @@ def hold_out(
     return {"train": np.flatnonzero(~out), "validation": np.flatnonzero(out)}
 
 
-def held_out_words(labels: Sequence[str], parts: dict[str, NDArray[np.int64]]) -> str:
+def divided(
+    understanding: Understanding, task: str | None = None, share: float = 0.1, seed: int = 0
+) -> dict[str, NDArray[np.int64]]:
+    """The rows of each part, of all data or of one task, with rows held out if there are none.
+
+    Args:
+        understanding: of labelled data.
+        task: which task, where a column says.
+        share: of the training rows to hold out if there is no validation part.
+        seed: of what is held out.
+    """
+    parts = dict(understanding.parts)
+    if task is not None:
+        parts = {
+            part: np.intersect1d(rows, understanding.tasks[task]) for part, rows in parts.items()
+        }
+    if len(parts.get("validation", ())):
+        return parts
+    train = parts["train"]
+    drawn = hold_out(
+        understanding.names[train], [understanding.keys[row] for row in train], share, seed
+    )
+    return parts | {part: train[rows] for part, rows in drawn.items()}
+
+
+def held_out_words(
+    labels: Sequence[str] | NDArray[Any], parts: dict[str, NDArray[np.int64]]
+) -> str:
     """What was held out, and how much results on it can say.
 
     The error is that of a share p of n rows at its widest, p = 1/2: 1.96 sqrt(p (1 - p) / n).

@@ -6,15 +6,26 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, time, timedelta
 from decimal import Decimal
-from pathlib import Path
+from hashlib import sha256
+from pathlib import Path, PurePath
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..storage.bounded import IMAGE_SUFFIXES
 from ..storage.files import printable
 
-__all__ = ["Column", "Table", "column_of", "columns_of", "is_missing", "joined", "made_table"]
+__all__ = [
+    "Column",
+    "Table",
+    "column_of",
+    "columns_of",
+    "is_image_path",
+    "is_missing",
+    "joined",
+    "made_table",
+]
 
 Column = NDArray[Any]
 """One of three kinds, all of as many rows:
@@ -69,8 +80,12 @@ class Table:
         column = self.columns[name]
         if column.dtype != object:
             return column.astype(np.float64) if column.ndim == 1 else None
+        cells = column.tolist()
+        found = _all_numbers(cells)
+        if found is not None:
+            return found
         found = np.full(len(column), np.nan)
-        for row, cell in enumerate(column.tolist()):
+        for row, cell in enumerate(cells):
             if is_missing(cell):
                 continue
             if not isinstance(cell, str) or not _NUMBER.fullmatch(cell.strip()):
@@ -151,10 +166,10 @@ def column_of(name: str, values: Iterable[Any], origin: str) -> Column:
 
     >>> column_of("age", [3, None, 4.5], "example")
     array([3. , nan, 4.5])
-    >>> column_of("age", [3, "four"], "example")
+    >>> column_of("age", [3, "four"], "x")
     Traceback (most recent call last):
     ...
-    ValueError: Column 'age' of example has numbers and words in it (row 2): make it one or the other.
+    ValueError: Column 'age' of x has numbers and words in it (row 2): make it one or the other.
     """
     cells = [_plain(cell) for cell in values]
     kinds = [_kind(cell, name, row, origin) for row, cell in enumerate(cells, 1)]
@@ -181,6 +196,8 @@ def column_of(name: str, values: Iterable[Any], origin: str) -> Column:
 
 def joined(parts: dict[str, Table], name: str, origin: str) -> Table:
     """Tables one behind another, with a column that says which one a row is of."""
+    if len({table.folder for table in parts.values()}) > 1:
+        parts = {part: _with_whole_paths(table) for part, table in parts.items()}
     first_name, first = next(iter(parts.items()))
     for other_name, other in parts.items():
         if set(other.columns) != set(first.columns):
@@ -201,7 +218,38 @@ def joined(parts: dict[str, Table], name: str, origin: str) -> Table:
         columns[column] = np.concatenate(pieces)
     which = np.array([part for part, table in parts.items() for _ in range(table.rows)], object)
     notes = tuple(dict.fromkeys(note for table in parts.values() for note in table.notes))
-    return replace(first, columns=columns | {name: which}, origin=origin, notes=notes)
+    digests = {part: table.sha256 for part, table in parts.items()}
+    digest = first.sha256
+    if len(set(digests.values())) > 1:
+        digest = sha256(repr(sorted(digests.items())).encode()).hexdigest()
+    return Table(columns | {name: which}, origin, digest, first.folder, notes)
+
+
+def _with_whole_paths(table: Table) -> Table:
+    """The table with its paths of images no longer relative to its folder."""
+    folder = table.folder or Path()
+    columns = {}
+    for name, column in table.columns.items():
+        cells = column.tolist()
+        if column.dtype == object and all(is_image_path(cell) for cell in cells):
+            column = np.array([str(folder / cell) for cell in cells], object)
+        columns[name] = column
+    return replace(table, columns=columns, folder=None)
+
+
+def is_image_path(cell: Any) -> bool:
+    """Whether a cell is a word that ends like the name of an image file."""
+    return isinstance(cell, str) and PurePath(cell).suffix.lower() in IMAGE_SUFFIXES
+
+
+def _all_numbers(cells: list[Any]) -> NDArray[np.float64] | None:
+    """The usual column, in which nothing is missing, without looking at each cell by itself."""
+    try:
+        found = np.array([float(cell) for cell in cells])
+    except (TypeError, ValueError):
+        return None
+    plain = np.isfinite(found).all() and not any("_" in str(cell) for cell in cells)
+    return found if plain else None
 
 
 def _from_array(name: str, array: NDArray[Any], origin: str) -> dict[str, Column]:

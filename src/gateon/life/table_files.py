@@ -232,7 +232,6 @@ def _json_list(path: Path, largest: int | None) -> list[dict[str, Any]] | None:
 
 def _read_parquet(path: Path, largest: int | None) -> Table:
     try:
-        from pyarrow import ArrowException
         from pyarrow.parquet import ParquetFile
     except ImportError as error:
         raise ImportError(
@@ -242,24 +241,27 @@ def _read_parquet(path: Path, largest: int | None) -> Table:
     try:
         with ParquetFile(path) as file:
             names = file.schema_arrow.names
-            if repeated := [name for name in names if names.count(name) > 1]:
-                raise ValueError(f"{path} has two columns {repeated[0]!r}: rename one.")
             if file.metadata.num_rows * ROW > most:
                 raise TooLargeError(path, largest)
-            cells: dict[str, list[Any]] = {name: [] for name in names}
+            cells: list[list[Any]] = [[] for _ in names]
             taken = 0
             for batch in file.iter_batches(batch_size=1024):
                 taken += batch.nbytes + ROW * batch.num_rows
                 if taken > most:
                     raise TooLargeError(path, largest)
-                for name in names:
-                    cells[name] += batch.column(name).to_pylist()
-    except (ArrowException, OSError, MemoryError) as error:
+                for column, values in zip(cells, batch.columns, strict=True):
+                    column += values.to_pylist()
+    except TooLargeError:
+        raise
+    except Exception as error:  # a hostile file may raise anything at all
         why = str(error).partition("\n")[0].rstrip(".")
         raise ValueError(f"{path} is damaged or not a Parquet file ({why}).") from error
+    if repeated := [name for name in names if names.count(name) > 1]:
+        raise ValueError(f"{path} has two columns {repeated[0]!r}: rename one.")
     columns: dict[str, Column] = {}
-    for name in [name for name in names if not name.startswith("__index_level_")]:
-        columns |= columns_of(name, cells[name], str(path))
+    for name, values in zip(names, cells, strict=True):
+        if not name.startswith("__index_level_"):  # as pandas keeps it
+            columns |= columns_of(name, values, str(path))
     return made_table(columns, str(path), hash_of(path), path.parent)
 
 

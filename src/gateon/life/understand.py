@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from ..storage.files import printable
 from .columns import Columns, Kind
 from .doubts import doubts
+from .keys import row_keys
 from .parts import PARTS, part_of
 from .table import Table, is_missing
 
@@ -34,6 +35,7 @@ class Understanding:
         split: the column that says the part, if any.
         task: the column that says the task, if any.
         names: every row's label, None where there is none.
+        keys: what each row is, for `hold_out`; none where labels are not needed.
         parts: the rows of each part; all are in train where nothing says.
         tasks: the rows of each task; empty where no column says.
         reasons: what was decided, and why.
@@ -46,6 +48,7 @@ class Understanding:
     split: str | None
     task: str | None
     names: NDArray[Any]
+    keys: list[bytes]
     parts: dict[str, Rows]
     tasks: dict[str, Rows]
     reasons: tuple[str, ...]
@@ -114,6 +117,7 @@ def understand(
         _check_images(table, inputs[0])
     tasks = _tasks(table, chosen.task, used)
     parts = _parts(table, chosen.split, used, labelled)
+    keys = row_keys(table, inputs, files=kind == "images") if labelled else []
     found = Understanding(
         kind,
         inputs,
@@ -121,6 +125,7 @@ def understand(
         chosen.split,
         chosen.task,
         names,
+        keys,
         parts,
         tasks,
         tuple(chosen.reasons),
@@ -128,7 +133,7 @@ def understand(
     )
     if labelled:
         _check_labels(table, found)
-        warnings += doubts(table, kind, inputs, names, parts)
+        warnings += doubts(table, kind, inputs, keys, names, parts)
     return Understanding(**(vars(found) | {"warnings": tuple(warnings)}))
 
 
@@ -152,8 +157,8 @@ def _names(table: Table, column: str, use: str) -> NDArray[Any]:
             )
         if len(name) > LONGEST_NAME:
             raise ValueError(
-                f"A {use} in column {column!r} of {table.origin} has {len(name):,} characters, more "
-                f"than {LONGEST_NAME}: name another column with --{use}, or shorten it."
+                f"A {use} in column {column!r} of {table.origin} has {len(name):,} characters, "
+                f"more than {LONGEST_NAME}: name another column with --{use}, or shorten it."
             )
         made[word] = name
     names = np.empty(len(words), object)
