@@ -546,7 +546,7 @@ BAD = [
     ({"per": "layer"}, 'per is "unit" or "parameter", not'),
     ({"rate": -0.1}, "The rate of site '0' is -0.1: choose one of at least 0"),
     ({"rate": float("nan")}, "The rate of site '0' is nan"),
-    ({"rate": {"7": 0.1}}, "No site matches '7': write a pattern for names such as"),
+    ({"rate": {"7": 0.1}}, "No site matches '7': use a pattern for names such as"),
     ({"rate": {"0": 0.1}}, "rate says nothing of site '2': add a pattern for it"),
     ({"epsilon": -1.0}, "epsilon is at least 0"),
     ({"epsilon": float("inf")}, "epsilon is at least 0 and finite"),
@@ -556,7 +556,7 @@ BAD = [
     ({"scale": "weights"}, 'scale is "update" or "gradient"'),
     (
         {"frozen": "nothing.*"},
-        "No parameter matches 'nothing.*': write a pattern for names such as",
+        "No parameter matches 'nothing.*': use a pattern for names such as",
     ),
     ({"frozen": "*context_gate*"}, "No parameter matches"),
     (
