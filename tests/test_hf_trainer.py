@@ -469,6 +469,6 @@ def test_gates_that_peft_has_frozen_are_refused(tmp_path):
     model = make()
     gateon.hf.attach(model)
     with pytest.raises(
-        ValueError, match="cannot learn, as its requires_grad is False: call get_peft_model"
+        ValueError, match="cannot learn because its requires_grad is False: call get_peft_model"
     ):
         trainer(lora(model), tmp_path, 0, GateONCallback(0)).train()
