@@ -233,7 +233,7 @@ def test_options_in_pipes_and_devices_make_nobody_wait(program, alarm):
             assert (code, out) == (
                 2,
                 "",
-            ) and err == f"gateon: {name} is not TOML: it is no regular file.\n"
+            ) and err == f"gateon: {name} is not TOML: it is not a regular file.\n"
     Path("long.toml").write_text("#" * (2 << 20))
     code, _, err = program("run", "long.toml", "--out", "o", "--quiet")
     assert code == 2 and "long.toml is not TOML: it has more than 1048576 bytes" in err
@@ -288,7 +288,7 @@ def test_a_file_that_was_swapped_while_it_was_written_is_not_taken():
         aside.unlink()
         aside.symlink_to(Path("victim").resolve())
     with (
-        pytest.raises(checkpoint.WriteError, match="was replaced by somebody else"),
+        pytest.raises(checkpoint.WriteError, match="was replaced by another process"),
         checkpoint.whole_file(Path("table")) as aside,
     ):
         Path("other").write_text("theirs")
