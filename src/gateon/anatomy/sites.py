@@ -40,7 +40,7 @@ def find_sites(
         named = [_named_site(model, place, owned) for place, owned in sites.items()]
         if len({site.place for site in named}) != max(1, len(named)):
             raise ValueError(
-                "sites= names no place, or one place twice: give each gate a module of its own."
+                "sites= names no place, or one place twice: give each gate its own module."
             )
         return named
     if sites is not None and not isinstance(sites, str):

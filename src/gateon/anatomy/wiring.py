@@ -164,7 +164,9 @@ class _Recorder(TorchFunctionMode):
 
     def finish(self, output: Any) -> None:
         if isinstance(output, Mapping) and "logits" in output:
-            output = output["logits"]  # hidden states and caches are returned too, but are no heads
+            output = output[
+                "logits"
+            ]  # hidden states and caches are returned too, but are not heads
         found = dict.fromkeys(self.maker[id(t)] for t in _tensors(output) if id(t) in self.maker)
         self.wiring.outputs = tuple(found)
 

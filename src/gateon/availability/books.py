@@ -94,9 +94,9 @@ class Books:
         return found or UnitLedger(site, self._rule(site), at_once=at_once, like=like)
 
     def _new_layer_ledger(self, site: Site) -> ParameterLedger:
-        relevance, at_once = self.rules.relevance, self.rules.apply == "step"
-        own = self.rules.per == "parameter" and callable(relevance)
-        measure = relevance if own and callable(relevance) else parameter_gradient
+        per_parameter, at_once = self.rules.per == "parameter", self.rules.apply == "step"
+        own = self.rules.relevance
+        measure = own if per_parameter and callable(own) else parameter_gradient
         ledger = ParameterLedger(site, self._rule(site), at_once=at_once, measure=measure)
         self.layers.append(ledger)
         return ledger

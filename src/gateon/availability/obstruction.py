@@ -181,7 +181,7 @@ class Obstruction:
         self._books.set_rates()
 
     def _upgraded(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """An older state, which has no context and one count of advances per ledger, as of now."""
+        """Convert an older state, which has no context and one count of advances per ledger."""
         now, advances = {"context": self.gates.learning_rows} | dict(state), state.get("advances")
         if advances is not None and advances.shape == (len(self.ledgers()),):
             per_ledger = zip(self.ledgers(), advances.tolist(), strict=True)

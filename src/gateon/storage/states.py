@@ -1,6 +1,6 @@
 """Whether a state fits the object it is loaded into: all templates under one name.
 
-Every tensor and value is compared with a template before anything is taken over; `templates` says
+Every tensor and value is compared with a template before anything is loaded; `templates` explains
 what a template is.
 """
 

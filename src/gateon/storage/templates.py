@@ -1,6 +1,6 @@
-"""Templates of states: what may stand in a state, compared before anything is taken over.
+"""Templates of states: what a state may contain, checked before anything is loaded.
 
-A template is nested like the state. Its leaves say what may stand there:
+A template is nested like the state. Its leaves say what may be there:
 
 - a tensor (on the device "meta", without data): one of the same shape and dtype;
 - `Whole`: an integer within bounds; a string or None: exactly that;
