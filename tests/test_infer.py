@@ -246,7 +246,7 @@ def test_the_context_of_unlabelled_inputs_is_recognised(compact):
 
 
 def test_a_context_that_is_no_context_is_refused():
-    with pytest.raises(ValueError, match="not 'sampel'"):
+    with pytest.raises(ValueError, match="got 'sampel'"):
         made().predict(batch(0, 0)[0], "sampel")
 
 

@@ -73,7 +73,7 @@ def test_pseudo_samples_are_gamma_of_the_data_and_equally_many_of_each_task():
     train(learner, 2, 1)
     assert learner.written == math.ceil(0.2 * 41) == len(asked) == 9
     assert sorted(asked.count(task) for task in (0, 1)) == [4, 5]
-    with pytest.raises(ValueError, match="of 3 tasks: give it those of task 3"):
+    with pytest.raises(ValueError, match="of 3 tasks: add that of task 3"):
         learner.observe(*texts(0), context=3)
     assert learner.context == 2
 
@@ -98,7 +98,7 @@ def test_every_pseudo_sample_comes_once_in_every_pass_over_the_data():
         torch.tensor([5 + n, signs.ask(0), signs.ans, *signs.answer(0), signs.end])
         for n in range(len(tasks))
     ]
-    learner._switch(1)
+    learner.switch(1)
     assert learner.written == len(learner.pseudo) == 10
     passes = []
     for _ in range(3):
@@ -247,7 +247,7 @@ def test_the_form_of_a_sample():
 
 def test_what_cannot_be_is_refused():
     with pytest.raises(
-        ValueError, match="causal language model of transformers, such as GPT-2, not Linear"
+        ValueError, match="causal language model of transformers, such as GPT-2, got Linear"
     ):
         Lamol(nn.Linear(2, 2), optimizer=ADAMW, samples=3, classes=2)
     with pytest.raises(ValueError, match="two classes"):
@@ -257,7 +257,7 @@ def test_what_cannot_be_is_refused():
     learner = lamol()
     with pytest.raises(IndexError, match="Context None does not exist"):
         learner.predict(texts(0)[0])
-    with pytest.raises(ValueError, match="whole numbers below 31"):
+    with pytest.raises(ValueError, match="token ids below 31, those its model"):
         learner.observe(torch.full((2, 3), 31), torch.zeros(2, dtype=torch.long), context=0)
     with pytest.raises(
         ValueError, match="A text of 28 tokens with its signs is longer than the 32"
@@ -265,7 +265,7 @@ def test_what_cannot_be_is_refused():
         learner.observe(
             torch.ones(2, 28, dtype=torch.long), torch.zeros(2, dtype=torch.long), context=0
         )
-    with pytest.raises(ValueError, match="Labels go up to 5"):
+    with pytest.raises(ValueError, match="Labels must be between 0 and 1, got 5"):
         learner.observe(texts(0)[0], torch.full((8,), 5), context=0)
     with pytest.raises(IndexError, match="contexts are whole numbers"):
         learner.observe(*texts(0), context=-1)

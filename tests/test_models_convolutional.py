@@ -408,10 +408,10 @@ def test_the_gate_penalty_is_the_mean_of_open_weights_summed_over_layers():
     for gate in method.gates.gates.values():
         v = gate.weight[1].tolist()
         literal += 0.2 * sum(max(value, 0.0) for value in v) / len(v)
-    penalty = method.penalty(model)
+    penalty = method.penalty(model, None)
     assert penalty.item() == pytest.approx(literal, rel=1e-5) and literal > 0.05
     narrow = compact(model, 1)
-    assert method.penalty(narrow).item() == pytest.approx(literal, rel=1e-5), (
+    assert method.penalty(narrow, None).item() == pytest.approx(literal, rel=1e-5), (
         "closed gates count in the mean of the sub-network too"
     )
     penalty.backward()
@@ -445,7 +445,7 @@ def test_a_negative_penalty_is_refused_and_none_is_asked_for_by_default():
     assert gateon.gates_of(model) is None
     method = gateon.GateON()
     method.prepare(model)
-    assert method.penalty(model) is None
+    assert method.penalty(model, None) is None
 
 
 def test_a_sub_network_keeps_the_layout_of_its_weights():

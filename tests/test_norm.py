@@ -243,7 +243,7 @@ def test_a_context_with_a_single_sample_cannot_be_normalised_and_moves_nothing()
 def test_bad_arguments_name_what_is_wrong():
     with pytest.raises(ValueError, match="'running'"):
         ContextNorm(4, statistics="running")
-    with pytest.raises(ValueError, match="contexts is at least 1, not 0"):
+    with pytest.raises(ValueError, match="contexts must be at least 1, got 0"):
         ContextNorm(4, contexts=0)
     model = nn.Sequential(nn.BatchNorm1d(4), nn.BatchNorm1d(4, momentum=None))
     with pytest.raises(ValueError, match="momentum=None"):

@@ -18,7 +18,7 @@ import pytest
 import torch
 
 from gateon import Finetune, Learner, streams
-from gateon.methods.named import LANGUAGE
+from gateon.methods.names import LANGUAGE
 from gateon.runs import metrics
 from gateon.runs.batches import batches
 from gateon.runs.compare import isolated_record, run_specification
@@ -252,7 +252,8 @@ def test_a_blurred_stream_reaches_the_learner_in_its_order(data):
 
     class Watch:
         separate, description, contexts = False, {"method": "watch"}, None
-        method, model = type("Plain", (), {"name": "watch"})(), torch.nn.Linear(1, 1)
+        name, model = "watch", torch.nn.Linear(1, 1)
+        expect = staticmethod(lambda outline: None)
         end_task = staticmethod(lambda task, data: None)
         predict = staticmethod(lambda x, context: torch.zeros(len(x), 3))
 

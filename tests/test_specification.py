@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateon.learners.isolated import Isolated
-from gateon.methods.named import LANGUAGE
+from gateon.methods.names import LANGUAGE, PRESETS
 from gateon.runs.batches import steps_of
-from gateon.runs.specification import METHODS, PRESETS, Specification
+from gateon.runs.specification import METHODS, Specification
 from rounding import assert_same
 
 CHANGES = {
@@ -198,7 +198,7 @@ def test_every_method_with_every_preset_learns_a_batch(method, preset):
         not torch.equal(a, b) for a, b in zip(before, learner.model.parameters(), strict=False)
     )
     assert isinstance(learner, Isolated) == (method == "isolated")
-    assert learner.method.name == method
+    assert learner.name == method
 
 
 def test_options_of_the_method_go_before_the_preset():

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from gateon import cli
-from gateon.methods.named import LANGUAGE
+from gateon.methods.names import LANGUAGE
 from gateon.networks.heads import TaskHeads
 from gateon.runs import metrics
 from gateon.runs.compare import run_specification
@@ -65,10 +65,7 @@ def test_every_method_learns_texts_and_predicts_them(method, stream):
     train = stream.split(0, "train")
     losses = [learner.observe(train.x[:16], train.y[:16], context=0).loss for _ in range(3)]
     assert all(0 < loss < 5 for loss in losses) and len(set(losses)) == 3
-    assert (
-        learner.predict(stream.split(0, "test").x[:5]).shape == (5, 2)
-        and learner.method.name == method
-    )
+    assert learner.predict(stream.split(0, "test").x[:5]).shape == (5, 2) and learner.name == method
     assert any(isinstance(module, TaskHeads) for module in learner.model.modules()) == (
         method in ("hat-adapters", "bcl", "ctr")
     )

@@ -1,13 +1,14 @@
-"""Continual learning without replay: context gates and availability-scaled updates for any PyTorch network.
+"""Continual learning without replay: context gates and availability-scaled updates.
 
-Names are imported when they are first used, so that the program can answer `--help` before torch is
-loaded.
+Works with any PyTorch network. Names are imported when they are first used, so that the program
+can answer `--help` without loading torch.
 """
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from .lazy import lazily
 
 if TYPE_CHECKING:
     from . import availability, streams
@@ -16,8 +17,9 @@ if TYPE_CHECKING:
     from .availability import relevance
     from .availability.obstruct import Obstruction, obstruct
     from .detection.detector import ContextDetector, Verdict
+    from .gating.attach import attach
     from .gating.gate import Gate
-    from .gating.gates import Gates, attach, gates_of
+    from .gating.gates import Gates, gates_of
     from .learners.learner import Learner, Observation
     from .methods import Finetune, GateON, Method, gating_only, obstruction_only, preset
     from .runs import metrics
@@ -56,13 +58,14 @@ __all__ = [
     "streams",
 ]
 
-# Where each name comes from; a module of its own has none behind it.
-HOMES = {
+# The module that provides each name, and the names that stand for a whole module.
+NAMES = {
     "anatomy.norm": ("ContextNorm", "context_norms"),
     "availability.obstruct": ("Obstruction", "obstruct"),
     "detection.detector": ("ContextDetector", "Verdict"),
+    "gating.attach": ("attach",),
     "gating.gate": ("Gate",),
-    "gating.gates": ("Gates", "attach", "gates_of"),
+    "gating.gates": ("Gates", "gates_of"),
     "learners.learner": ("Learner", "Observation"),
     "methods": ("Finetune", "GateON", "Method", "gating_only", "obstruction_only", "preset"),
     "runs.record": ("Record",),
@@ -78,21 +81,9 @@ MODULES = {
     "relevance": "availability.relevance",
     "streams": "streams",
 }
-WHERE = {name: home for home, names in HOMES.items() for name in names}
-
-
-def __getattr__(name: str) -> Any:
-    """Import a name when it is first used."""
-    if name in MODULES:
-        found: Any = import_module(f"{__name__}.{MODULES[name]}")
-    elif name in WHERE:
-        found = getattr(import_module(f"{__name__}.{WHERE[name]}"), name)
-    else:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    globals()[name] = found
-    return found
+__getattr__ = lazily(__name__, NAMES, MODULES)
 
 
 def __dir__() -> list[str]:
-    """What there is, imported or not."""
+    """All public names, imported or not."""
     return sorted({*globals(), *__all__})

@@ -184,7 +184,7 @@ def test_it_forgets_less_than_finetuning():
 @pytest.mark.parametrize(
     "wrong, words",
     [
-        ({"strength": -1.0}, "strength is a finite number of at least 0"),
+        ({"strength": -1.0}, "strength must be a finite number of at least 0"),
         ({"strength": float("nan")}, "strength"),
         ({"decay": -0.1}, "decay"),
         ({"labels": "true"}, "labels is one of exact"),

@@ -142,10 +142,10 @@ def test_the_penalty_is_the_share_of_free_units_that_are_taken():
         for e in mask.embedding.tolist():
             taken += (1 - 0.25 * n) / (1 + math.exp(-2 * e))
             room += 1 - 0.25 * n
-    assert method.penalty(learner.model).item() == pytest.approx(0.5 * taken / room, rel=1e-5)
+    assert method.penalty(learner.model, None).item() == pytest.approx(0.5 * taken / room, rel=1e-5)
     for mask in method.masks.values():
         mask.cumulative.fill_(1)
-    assert method.penalty(learner.model) is None
+    assert method.penalty(learner.model, None) is None
 
 
 def test_the_gradient_of_embeddings_is_compensated_and_embeddings_are_clipped():

@@ -93,15 +93,16 @@ def test_two_methods_at_once_keep_both_states(tmp_path):
 
 def test_penalties_of_two_methods_add_up():
     class Constant(SI):
-        def penalty(self, model):
+        def penalty(self, model, batch):
             return torch.tensor(2.0)
 
     model = nn.Linear(2, 2)
-    assert Both(Constant(), Constant()).penalty(model) == 4
+    assert Both(Constant(), Constant()).penalty(model, None) == 4
     assert (
-        Both(XdG(), Constant()).penalty(model) == 2 and Both(Constant(), XdG()).penalty(model) == 2
+        Both(XdG(), Constant()).penalty(model, None) == 2
+        and Both(Constant(), XdG()).penalty(model, None) == 2
     )
-    assert Both(XdG(), XdG()).penalty(model) is None
+    assert Both(XdG(), XdG()).penalty(model, None) is None
 
 
 def test_the_data_of_a_task_reach_both_methods():

@@ -1,20 +1,33 @@
-"""Modules that work otherwise in every context, beside gates and norms: heads of their own for each task, masks, dendrites."""
+"""Modules with per-context state, and the one walker that switches them all.
+
+Gates, norms, task heads, masks, prototypes and capsules keep something of their own for every
+context. Each says how many contexts it has, adds one, and shows one; nothing else switches a model.
+"""
 
 from __future__ import annotations
 
 import operator
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
-__all__ = ["Contextual", "as_context", "contexts_of", "show_context"]
+__all__ = [
+    "Contextual",
+    "add_contexts",
+    "as_context",
+    "contexts_of",
+    "contextual",
+    "own_by_context",
+    "show_context",
+]
 
 
 class Contextual(nn.Module):
-    """A module with something of its own for every context: a learner sets `context` at a switch, and adds those that are missing.
+    """A module with state of its own for every context.
 
-    Where contexts bring parameters they are added before the optimizer of that context is built,
-    and `load_state_dict` must add what the state has more of.
+    A subclass defines `contexts` and `add_context`, and reads `self.context`, which `show` sets.
+    Contexts that bring parameters are added before the optimizer of that context is built, and
+    `load_state_dict` must add what the state has more of.
 
     >>> import torch
     >>> class Scales(Contextual):
@@ -32,35 +45,93 @@ class Contextual(nn.Module):
     (1, 2)
     """
 
-    context = 0
+    context: Any = 0  # the one that is shown: a number, or a tensor with one for each sample
+    per_sample = False  # whether every sample of a batch may be in a context of its own
+    shared = False  # whether all contexts share its parameters, as the scale of a norm
 
     @property
-    def contexts(self) -> int:
-        """How many there are."""
-        raise AttributeError("A Contextual module says how many contexts it has.")
+    def contexts(self) -> int | None:
+        """How many there are; None if this module is not switched with the others."""
+        raise AttributeError("A Contextual module must say how many contexts it has.")
 
     def add_context(self) -> None:
-        """One more."""
-        raise AttributeError("A Contextual module can add a context.")
+        """Add one context."""
+        raise AttributeError("A Contextual module must be able to add a context.")
+
+    def show(self, context: int | Tensor) -> None:
+        """Compute in this context from now on."""
+        self.context = as_context(context)
 
 
-def show_context(model: nn.Module, context: int) -> None:
-    """Switch every such module of the model to a context; contexts that do not exist yet are added."""
-    for module in model.modules():
-        if isinstance(module, Contextual):
-            while module.contexts <= context:
-                module.add_context()
-            module.context = context
+def contextual(model: nn.Module) -> list[Contextual]:
+    """The modules of a model that are switched from context to context.
+
+    >>> contextual(nn.Linear(2, 2))
+    []
+    """
+    return [
+        module
+        for module in model.modules()
+        if isinstance(module, Contextual) and module.contexts is not None
+    ]
+
+
+def show_context(model: nn.Module, context: int | Tensor) -> None:
+    """Show a context in every module that has several; contexts that do not exist yet are added.
+
+    A model with gates is switched by them (`gateon.gating.contexts`), so that whoever listens to
+    the gates knows.
+
+    Args:
+        model: what is switched.
+        context: one for all samples, or one for each.
+    """
+    found = contextual(model)
+    highest = context
+    if isinstance(context, Tensor):
+        alone = next((m for m in found if not m.per_sample), None) if context.dim() else None
+        if alone is not None:
+            raise ValueError(
+                f"{type(alone).__name__} works in one context at a time: "
+                "switch to one context for all samples."
+            )
+        highest = int(context.max())
+    add_contexts(model, highest + 1)
+    for module in found:
+        module.show(context)
+
+
+def add_contexts(model: nn.Module, contexts: int | Tensor) -> None:
+    """Give every module with per-context state at least so many contexts."""
+    for module in contextual(model):
+        while module.contexts is not None and module.contexts < contexts:
+            module.add_context()
 
 
 def contexts_of(model: nn.Module) -> int | None:
-    """How many contexts such modules of the model have; None where there is no such module.
+    """How many contexts a model has; None if it is the same in all of them.
 
     >>> contexts_of(nn.Linear(2, 2)) is None
     True
     """
-    found = [module.contexts for module in model.modules() if isinstance(module, Contextual)]
-    return min(found) if found else None
+    return min(
+        (m.contexts for m in contextual(model) if m.contexts is not None),
+        default=None,
+    )
+
+
+def own_by_context(model: nn.Module) -> set[nn.Parameter]:
+    """The parameters that belong to one context each, as those of task heads do.
+
+    >>> own_by_context(nn.Linear(2, 2))
+    set()
+    """
+    return {
+        parameter
+        for module in model.modules()
+        if isinstance(module, Contextual) and not module.shared
+        for parameter in module.parameters()
+    }
 
 
 def as_context(context: Any) -> int:

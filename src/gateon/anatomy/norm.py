@@ -1,7 +1,7 @@
-"""ContextNorm: normalisation statistics that are kept per context.
+"""ContextNorm: batch normalisation whose running statistics are kept per context.
 
-Running statistics are no parameters: availability cannot protect them, and one shared set forgets
-for every context.
+Running statistics are not parameters: availability cannot protect them, and if all contexts shared
+one set, every context would forget its own.
 """
 
 from __future__ import annotations
@@ -14,14 +14,16 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
 
-__all__ = ["ContextNorm", "UnitLength", "context_norms", "kept_statistics"]
+from .contextual import Contextual
+
+__all__ = ["ContextNorm", "UnitLength", "context_norms", "follow_norms", "kept_statistics"]
 
 Statistics = Literal["context", "batch"]
 LARGEST_STATISTIC = 1 << 16  # numbers
 
 
-class ContextNorm(nn.Module):
-    """Batch normalisation with running statistics of its own for every context.
+class ContextNorm(Contextual):
+    """Batch normalisation with separate running statistics for every context.
 
     y = scale * (x - mean_k) / sqrt(var_k + eps) + shift. In training mean_k and var_k are the
     batch's and move the running ones of context k; in evaluation they are the running ones of
@@ -29,8 +31,7 @@ class ContextNorm(nn.Module):
 
     Args:
         num_features: units or channels, dimension 1 of the input.
-        contexts: how many contexts have statistics; `add_context` adds one, as `Gates.add_context`
-            does.
+        contexts: how many contexts have statistics at first.
         statistics: "context" as above, or "batch": the batch's own, in evaluation too (predictions
             then depend on the batch).
         affine: whether scale and shift are learned (shared by all contexts, and protected by
@@ -42,6 +43,8 @@ class ContextNorm(nn.Module):
     tensor([ True, False])
     """
 
+    per_sample = True
+    shared = True
     running_mean: Tensor
     running_var: Tensor
     start: Tensor
@@ -58,9 +61,9 @@ class ContextNorm(nn.Module):
     ) -> None:
         super().__init__()
         if statistics not in ("context", "batch"):
-            raise ValueError(f'statistics is "context" or "batch", not {statistics!r}.')
+            raise ValueError(f'statistics must be "context" or "batch", got {statistics!r}.')
         if contexts < 1:
-            raise ValueError(f"contexts is at least 1, not {contexts}.")
+            raise ValueError(f"contexts must be at least 1, got {contexts}.")
         self.num_features, self.eps, self.momentum, self.statistics = (
             num_features,
             eps,
@@ -76,11 +79,12 @@ class ContextNorm(nn.Module):
             "start", torch.stack([torch.zeros(num_features), torch.ones(num_features)])
         )
         self.replaces: type[_BatchNorm] | None = None  # the class it took the place of
+        self.follows = False  # whether it is switched with the model: see `follow_norms`
         # A plain attribute: as a buffer it would be saved, and broadcast by data-parallel wrappers.
         self.context = torch.zeros((), dtype=torch.long)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Normalise x, (batch, features, ...), with the statistics of the active context, or of each sample's own."""
+        """Normalise x, (batch, features, ...), with the statistics of the context that is shown."""
         if self.statistics == "batch":
             return F.batch_norm(x, None, None, self.weight, self.bias, True, 0.0, self.eps)
         if self.context.dim() == 0:
@@ -95,8 +99,8 @@ class ContextNorm(nn.Module):
         contexts, samples = self.context.unique(return_counts=True)
         if x[:1, :1].numel() == 1 and (samples == 1).any():
             raise ValueError(
-                f"Context {int(contexts[samples == 1][0])} has a single sample in this batch, which has no variance: "
-                "give each context at least two, or eval()."
+                f"Context {int(contexts[samples == 1][0])} has a single sample in this batch, "
+                "which has no variance: give each context at least two, or call eval()."
             )
         y = torch.empty_like(x)
         for k in contexts:
@@ -104,14 +108,25 @@ class ContextNorm(nn.Module):
             y[rows] = self._normalise(x[rows], k)
         return y
 
+    @property
+    def contexts(self) -> int | None:
+        """How many have statistics; None if all contexts share those that are shown."""
+        return len(self.running_mean) if self.follows else None
+
+    def show(self, context: int | Tensor) -> None:
+        """Use the statistics of this context, or of one for each sample."""
+        rows = torch.as_tensor(context, dtype=torch.long)
+        self.context = rows.to(self.running_mean.device)
+
     def add_context(self) -> None:
-        """Statistics for one more context, as new, or as they were in the BatchNorm it took the place of."""
+        """Add statistics, new ones or those of the BatchNorm it took the place of."""
         self.running_mean = torch.cat([self.running_mean, self.start[:1]])
         self.running_var = torch.cat([self.running_var, self.start[1:]])
 
     def extra_repr(self) -> str:
         """Shown by print(model)."""
-        return f"{self.num_features}, contexts={len(self.running_mean)}, statistics={self.statistics!r}"
+        contexts = len(self.running_mean)
+        return f"{self.num_features}, contexts={contexts}, statistics={self.statistics!r}"
 
     def _normalise(self, x: Tensor, k: Tensor) -> Tensor:
         row = k.reshape(1)
@@ -173,9 +188,10 @@ class UnitLength(nn.Module):
 def context_norms(
     model: nn.Module, contexts: int = 1, *, statistics: Statistics = "context"
 ) -> nn.Module:
-    """Put a ContextNorm in the place of every BatchNorm of the model, with its scale, shift and statistics; returns the model.
+    """Replace every BatchNorm of the model by a ContextNorm, in place; returns the model.
 
-    Call it before `gateon.attach` and before the optimizer is built.
+    Each takes over scale, shift and statistics. Call it before `gateon.attach` and before the
+    optimizer is built.
 
     >>> model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.ReLU())
     >>> context_norms(model)[1]
@@ -183,7 +199,8 @@ def context_norms(
     """
     if "context_gates" in model.__dict__:
         raise ValueError(
-            "This model has gates already, and they would be lost with its norms: call context_norms before attach."
+            "This model has gates already, which would be lost with its norms: "
+            "call context_norms before attach."
         )
     if isinstance(model, _BatchNorm):
         return _converted(model, contexts, statistics)
@@ -199,8 +216,25 @@ def context_norms(
     return model
 
 
+def follow_norms(model: nn.Module) -> None:
+    """Let the ContextNorms of a model be switched with it; `gateon.attach` does so too.
+
+    >>> model = nn.Sequential(ContextNorm(4))
+    >>> follow_norms(model)
+    >>> model[0].contexts
+    1
+    """
+    for module in model.modules():
+        if isinstance(module, ContextNorm):
+            module.follows = True
+
+
 def kept_statistics(model: nn.Module) -> Callable[[], None]:
-    """Remember the running statistics that the next forward pass may move; the result puts them back."""
+    """Remember the running statistics that the next forward pass may move.
+
+    Returns:
+        A function that puts them back.
+    """
     kept: list[tuple[Tensor, Tensor | None, Tensor]] = []
     for norm in model.modules():
         if isinstance(norm, ContextNorm) and norm.statistics == "context":
@@ -221,7 +255,7 @@ def kept_statistics(model: nn.Module) -> Callable[[], None]:
 def _converted(norm: _BatchNorm, contexts: int, statistics: Statistics) -> ContextNorm:
     if norm.momentum is None:
         raise ValueError(
-            "A BatchNorm with momentum=None averages over all of time; give it a momentum before converting it."
+            "A BatchNorm with momentum=None averages over all batches: give it a momentum first."
         )
     if norm.running_mean is None:  # it never had statistics of its own and uses the batch's
         statistics = "batch"

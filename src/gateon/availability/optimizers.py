@@ -53,8 +53,8 @@ def _check_model(gates: Gates) -> None:
         require(
             gate.off or gate.weight is None or gate.weight.requires_grad,
             f"The gate of site {name!r} cannot learn because its requires_grad is False: call "
-            "get_peft_model, which freezes what it finds, before attach, or set requires_grad "
-            "before you build the optimizer.",
+            "get_peft_model, which freezes what it finds, before attach; without PEFT, set "
+            "requires_grad before you build the optimizer.",
         )
     named = gates.model.named_parameters()
     sharded = next((name for name, p in named if hasattr(p, "full_tensor")), None)

@@ -1,4 +1,4 @@
-"""Principle 1, gated context selectivity: the gate of one site, all gates of a model, and how a model gets them.
+"""Principle 1, gated context selectivity: gates, how a model gets them, and its contexts.
 
 Imports `anatomy`.
 """

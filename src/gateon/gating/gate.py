@@ -1,15 +1,20 @@
-"""The gate of one place: x = sigma(v_k) f(Wx), sigma(v) = tanh(max(v, 0)) (eq. multiplicative), and the relevance seen there."""
+"""The gate of one place, and the relevance it observes there.
+
+x = sigma(v_k) f(Wx), sigma(v) = tanh(max(v, 0)) (eq. multiplicative).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
+from ..anatomy.contextual import Contextual
 from ..anatomy.sites import Site
 from . import units
+from .growth import mark_grown, pad_gradient
 
 __all__ = ["Gate", "Measure"]
 
@@ -17,8 +22,8 @@ BLOCK = 1 << 18  # numbers: what fits in a cache
 Measure = Literal["gradient", "activity"] | Callable[[Tensor, Tensor], Tensor]
 
 
-class Gate(nn.Module):
-    """Multiplies the units of one place by the gains of the active context, and lets their relevance be observed.
+class Gate(Contextual):
+    """Multiplies the units of one place by the gains of a context, and observes their relevance.
 
     Args:
         site: the place it serves.
@@ -32,7 +37,10 @@ class Gate(nn.Module):
         batch_dim: which dimension of the activity counts samples.
         silences: the gates, one at most, whose closed units are silent here too, behind a norm that
             may make something of nothing.
+        draw: v of a new context by its number and how likely each unit is to be open.
     """
+
+    per_sample = True
 
     def __init__(
         self,
@@ -44,9 +52,10 @@ class Gate(nn.Module):
         around_one: bool = False,
         steepness: float = 1.0,
         silences: tuple[Gate, ...] = (),
+        draw: Callable[[int, Tensor | None], Tensor] | None = None,
     ) -> None:
         super().__init__()
-        self.silences = silences  # in a tuple, which registers no submodule
+        self.silences, self.draw = silences, draw  # in a tuple, which registers no submodule
         self.site, self.power, self.batch_dim, self.around_one, self.steepness = (
             site,
             power,
@@ -68,11 +77,34 @@ class Gate(nn.Module):
         if not torch.compiler.is_compiling() and not self.fired:
             self.fired = True
         units, dim = self.site.units, self.site.dim
-        if (
-            self.site.in_front and x.shape[dim] != units
-        ):  # the reader sees every unit at several positions, flattened
+        if self.site.in_front and x.shape[dim] != units:
+            # The reader sees every unit at several positions, flattened.
             return self._apply_gains(x.unflatten(dim, (units, -1)), dim - 1).flatten(dim - 1)
         return self._apply_gains(x, dim)
+
+    @property
+    def contexts(self) -> int | None:
+        """How many have a row; None for a place that is observed but not gated."""
+        return None if self.weight is None else len(self.weight)
+
+    def show(self, context: int | Tensor) -> None:
+        """Use the gains of this context, or of one for each sample."""
+        rows = torch.as_tensor(context, dtype=torch.long).reshape(-1)
+        self.context = rows.to((self.context if self.weight is None else self.weight).device)
+
+    def add_context(self, likely: Tensor | None = None) -> None:
+        """Add a row, started like the others, also in the middle of training."""
+        assert self.weight is not None and self.draw is not None
+        before = self.weight.data
+        row = self.draw(len(before), likely).to(before)
+        # A loss that is still alive holds on to the old shape: only another dtype makes autograd
+        # forget it.
+        other = torch.float16 if before.dtype == torch.bfloat16 else torch.bfloat16
+        self.weight.data = before.to(other)
+        self.weight.data = torch.cat([before, row[None]])
+        mark_grown(self.weight)
+        if self.weight.grad is not None:
+            pad_gradient(self.weight)
 
     def gain(self, context: Tensor | None = None) -> Tensor:
         """sigma(v_k) ** power of one context or of several, (contexts, units)."""
@@ -98,8 +130,8 @@ class Gate(nn.Module):
             return gain
         if rows not in (1, x.shape[batch]) or (rows > 1 and batch == dim):
             raise ValueError(
-                f"{rows} contexts were given for a batch of {x.shape[batch]} at site {self.site.name!r}: "
-                "switch to one context, or to one for each sample."
+                f"{rows} contexts were given for a batch of {x.shape[batch]} at site "
+                f"{self.site.name!r}: switch to one context, or to one for each sample."
             )
         shape = [1] * x.dim()
         if rows > 1:
@@ -109,19 +141,20 @@ class Gate(nn.Module):
         return gain.reshape(shape)
 
     def observe(self, measure: Measure, tap: Tensor) -> None:
-        """Start observing: from now on every backward pass adds the sum over samples of mu to the gradient of `tap`, (units,)."""
+        """Add the sum of mu over samples to the gradient of `tap`, (units,), in every backward."""
         self.measure, self.tap = measure, tap
 
     def stop_observing(self) -> None:
-        """Gather no relevance any more."""
+        """Stop adding relevance."""
         self.tap = None
 
     def _apply_gains(self, x: Tensor, dim: int) -> Tensor:
         dim, batch = dim % x.dim(), self.batch_dim % x.dim()
         if x.shape[dim] != self.site.units:
             raise ValueError(
-                f"Site {self.site.name!r} has {self.site.units} units; dimension {dim} of its activity {tuple(x.shape)} has not: "
-                "name the site with the layers that make these units."
+                f"Site {self.site.name!r} has {self.site.units} units, but dimension {dim} of its "
+                f"activity {tuple(x.shape)} does not: name the site with the layers that make "
+                "these units."
             )
         for gate in self.silences:
             x = x if gate.off else x * (gate.gain_like(x, dim) > 0)
@@ -169,7 +202,7 @@ class Gate(nn.Module):
 
 
 class _ObservedProduct(torch.autograd.Function):
-    """x * gain, whose backward pass also yields sum over samples of the relevance, as the gradient of `tap`.
+    """x * gain; the gradient of `tap` is the sum of the relevance over samples.
 
     As a gradient it comes out of the one backward pass, adds up over micro-batches, and survives
     torch.compile.
@@ -200,14 +233,8 @@ class _ObservedProduct(torch.autograd.Function):
         # dL/dg_i per sample; times the gain it is the unit's contribution dL/dx_i x_i of the gated
         # activity.
         if rows.shape[0] == 1:
-            sums, squares = [], []
-            for g, h in _few_samples(gradient, x, dim, batch):
-                per_gain = units.contributions(g, h, dim, batch)
-                sums.append(per_gain.sum(0))
-                if ctx.needs_input_grad[2]:
-                    squares.append(per_gain.square_().sum(0))
-            to_gain = _total(sums)
-            observed = _total(squares) * rows[0].square() if squares else None
+            to_gain, squares = _sums(gradient, x, dim, batch, squared=ctx.needs_input_grad[2])
+            observed = None if squares is None else squares * rows[0].square()
         else:
             to_gain = units.contributions(gradient, x, dim, batch)
             observed = (to_gain * rows).square().sum(0)
@@ -224,31 +251,35 @@ class _ObservedProduct(torch.autograd.Function):
 
 
 def _is_plain(x: Tensor) -> bool:
-    """Whether autograd's own product does as well: half precision would round every term of the sum over samples."""
-    return x.dtype not in units.HALF and _in_one_piece(x)
+    """Whether autograd's own product will do: half precision would round every summand."""
+    return x.dtype not in units.HALF and (torch.compiler.is_compiling() or x.numel() <= BLOCK)
 
 
 def _is_transformed() -> bool:
-    """Whether torch.func differentiates: its gradients go to its caller, and nothing is learned from them."""
+    """Whether torch.func differentiates: nothing is learned from its gradients."""
     return not torch.compiler.is_compiling() and torch._C._are_functorch_transforms_active()
 
 
-def _in_one_piece(x: Tensor) -> bool:
-    return torch.compiler.is_compiling() or x.numel() <= BLOCK
+def _sums(
+    gradient: Tensor, x: Tensor, dim: int, batch: int, *, squared: bool
+) -> tuple[Tensor, Tensor | None]:
+    """Sums over samples of dL/dg and, if asked for, of its square.
 
-
-def _few_samples(
-    gradient: Tensor, x: Tensor, dim: int, batch: int
-) -> Iterator[tuple[Tensor, Tensor]]:
-    """Some samples at a time: their product then stays in the cache, and no memory of the size of the activity is asked for."""
-    if batch == dim or _in_one_piece(x):
-        return iter([(gradient, x)])
-    some = max(1, BLOCK * x.shape[batch] // x.numel())
-    return zip(gradient.split(some, batch), x.split(some, batch), strict=True)
-
-
-def _total(parts: list[Tensor]) -> Tensor:
-    return parts[0] if len(parts) == 1 else torch.stack(parts).sum(0)
+    Of a large activity some samples are taken at a time, whose product stays in the cache.
+    """
+    pieces: Iterable[tuple[Tensor, Tensor]] = [(gradient, x)]
+    if batch != dim and not torch.compiler.is_compiling() and x.numel() > BLOCK:
+        some = max(1, BLOCK * x.shape[batch] // x.numel())
+        pieces = zip(gradient.split(some, batch), x.split(some, batch), strict=True)
+    sums, squares = [], []
+    for g, h in pieces:
+        per_gain = units.contributions(g, h, dim, batch)
+        sums.append(per_gain.sum(0))
+        if squared:
+            squares.append(per_gain.square_().sum(0))
+    if len(sums) > 1:
+        sums, squares = [torch.stack(sums).sum(0)], [torch.stack(squares).sum(0)] if squares else []
+    return sums[0], squares[0] if squares else None
 
 
 def _as_rows(gain: Tensor, dim: int, batch: int) -> Tensor:

@@ -1,4 +1,4 @@
-"""From an activity of any shape to numbers per sample and unit; sums are taken in float32 at least."""
+"""From an activity of any shape to numbers per sample and unit, in float32 at least."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HALF = (torch.float16, torch.bfloat16)
 
 
 def contributions(gradient: Tensor, x: Tensor, unit_dim: int = -1, batch_dim: int = 0) -> Tensor:
-    """What each unit contributes to the loss of each sample: the sum of dL/dx * x over positions, (samples, units).
+    """The sum of dL/dx * x over positions, (samples, units): what each unit adds to the loss.
 
     To first order it is the change of the loss when the unit is removed: L - L(x_i = 0).
 
@@ -40,7 +40,7 @@ def activity(x: Tensor, unit_dim: int = -1, batch_dim: int = 0) -> Tensor:
 
 
 def over_positions(values: Tensor, unit_dim: int, batch_dim: int, *, mean: bool) -> Tensor:
-    """(samples, units), whatever dimensions stand between; a lone sample without a batch dimension counts as a batch of one."""
+    """Values as (samples, units); a sample without a batch dimension is a batch of one."""
     unit, batch = unit_dim % values.dim(), batch_dim % values.dim()
     positions = [d for d in range(values.dim()) if d not in (unit, batch)]
     if positions:
@@ -71,10 +71,10 @@ def as_samples(values: Tensor, unit_dim: int, batch_dim: int) -> Tensor:
 
 
 def at_least_float32(dtype: torch.dtype) -> torch.dtype:
-    """The precision of relevance and availability: squares of gradients leave the range of half precision."""
+    """The dtype of relevance and availability: half precision overflows when squared."""
     return torch.float32 if dtype in HALF else dtype
 
 
 def wide(x: Tensor) -> Tensor:
-    """In float32 where it is in half precision: squares of gradients leave the range of that."""
+    """In float32 if it is in half precision, whose range squares of gradients leave."""
     return x.float() if x.dtype in HALF else x

@@ -1,4 +1,4 @@
-"""LAMOL: one language model that answers questions about texts and, before a new task, writes texts of the old ones for itself."""
+"""LAMOL: a language model that answers questions about texts and writes old texts for itself."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
-from ..methods.base import Method
+from ..anatomy.contextual import as_context
+from ..detection.infer import Observation
+from ..methods.base import Outline
 from ..methods.language.lamol import IGNORED, Signs, padded
-from ..methods.named import InLamol
+from ..methods.shared.calls import logits
 from ..methods.shared.samples import seeded
 from ..storage.states import (
     COUNT,
@@ -28,8 +30,8 @@ from ..storage.states import (
     optimizer_like,
     schedule_like,
 )
-from .learner import Learner, Observation
-from .training import Outline, tell
+from .protocol import check_finite, described
+from .training import tell
 
 __all__ = ["Lamol"]
 
@@ -71,8 +73,11 @@ class Lamol:
 
     >>> from functools import partial
     >>> from transformers import GPT2Config, GPT2LMHeadModel
-    >>> tiny = dict(vocab_size=20, n_embd=8, n_layer=1, n_head=1, n_positions=32, bos_token_id=None, eos_token_id=None)
-    >>> learner = Lamol(GPT2LMHeadModel(GPT2Config(**tiny)), optimizer=partial(torch.optim.AdamW, lr=1e-3), samples=40, classes=2)
+    >>> tiny = dict(vocab_size=20, n_embd=8, n_layer=1, n_head=1, n_positions=32)
+    >>> tiny |= dict(bos_token_id=None, eos_token_id=None)
+    >>> model = GPT2LMHeadModel(GPT2Config(**tiny))
+    >>> adamw = partial(torch.optim.AdamW, lr=1e-3)
+    >>> learner = Lamol(model, optimizer=adamw, samples=40, classes=2)
     >>> x, y = torch.randint(1, 20, (8, 6)), torch.randint(0, 2, (8,))
     >>> [learner.observe(x, y, context=k).switched for k in (0, 0, 1)]
     [True, False, True]
@@ -80,6 +85,9 @@ class Lamol:
     (8, torch.Size([8, 2]))
     """
 
+    name = "lamol"
+    replay = True  # of pseudo-samples: no data are stored
+    label_at_test = True
     separate = False
     contexts = None  # they are given
 
@@ -101,7 +109,8 @@ class Lamol:
     ) -> None:
         if not hasattr(model, "generate") or not hasattr(model, "resize_token_embeddings"):
             raise ValueError(
-                f"LAMOL needs a causal language model of transformers, such as GPT-2, not {type(model).__name__}."
+                "LAMOL needs a causal language model of transformers, such as GPT-2, got "
+                f"{type(model).__name__}."
             )
         sizes = [samples] if isinstance(samples, int) else list(samples)
         if (
@@ -113,9 +122,9 @@ class Lamol:
             or clip <= 0
         ):
             raise ValueError(
-                "LAMOL needs samples and top_k of at least 1, two classes, share and lm of at least 0, clip above 0."
+                "LAMOL needs samples and top_k of at least 1, two classes, share and lm of at "
+                "least 0, and clip above 0."
             )
-        self.method: Method = InLamol()
         self.model, self.samples, self.classes = model, samples, classes
         self.signs = Signs(_embeddings(model).num_embeddings, classes, answers, pad)
         self.share, self.lm, self.top_k, self.clip, self.seed = share, lm, top_k, clip, seed
@@ -124,14 +133,14 @@ class Lamol:
         self._pseudo = torch.zeros(0, 0, dtype=torch.long)  # sequences written for the task at hand
         self._of = torch.zeros(0, dtype=torch.long)  # and the task each is of
         self._seen, self._learned = 0, list[int]()  # samples of the task at hand; tasks so far
-        settings = f"samples={samples}, classes={classes}, share={share}, lm={lm}, top_k={top_k}, clip={clip}, seed={seed}"
         self._new_optimizer, self._new_schedule = optimizer, schedule
-        template = Learner(model, optimizer=optimizer, schedule=schedule)
-        self.description = template.description | {
-            "method": f"Lamol({settings})",
-            "loss": "L_QA + lm L_LM",
-        }
+        asked = {"samples": samples, "classes": classes, "share": share, "lm": lm}
+        asked |= {"top_k": top_k, "clip": clip, "seed": seed}
+        settings = ", ".join(f"{name}={value}" for name, value in asked.items())
+        words = repr(model)  # before signs are added
         self._add_tasks(1)
+        loss = "L_QA + lm L_LM"
+        self.description = described(words, f"Lamol({settings})", schedule, loss, self.optimizer)
 
     @property
     def pseudo(self) -> list[tuple[int, Tensor]]:
@@ -142,15 +151,15 @@ class Lamol:
         ]
 
     def expect(self, outline: Outline) -> None:
-        """Be told of the task that comes."""
+        """Be told about the next task, before it begins."""
         tell(outline, self._new_schedule)
 
-    def observe(self, x: Tensor, y: Tensor, context: int | None) -> Observation:
-        """Learn one batch with its share of pseudo-samples. A loss that is not finite changes nothing."""
+    def observe(self, x: Tensor, y: Tensor, context: int | None = None) -> Observation:
+        """Learn one batch with its share of pseudo-samples."""
         if context is None:
             raise ValueError("Say which context the batch belongs to: LAMOL is told its tasks.")
         self._check(x, y)
-        switched = self._switch(context)
+        switched = self.switch(context)
         rows = self._rows_due(len(y))
         new = [
             self.signs.sequence(text, context, int(label)) for text, label in zip(x, y, strict=True)
@@ -160,12 +169,7 @@ class Lamol:
         generator = torch.get_rng_state()
         self.model.train()
         loss = self._loss(new + old, tasks)
-        if not math.isfinite(loss.item()):
-            torch.set_rng_state(generator)
-            raise FloatingPointError(
-                f"The loss is {loss.item()} at step {self.step} in context {context}; nothing was learned from that batch. "
-                "Lower the learning rate, or look for such values in the data."
-            )
+        check_finite(loss.item(), self.step, context, lambda: torch.set_rng_state(generator))
         loss.backward()
         nn.utils.clip_grad_norm_(self.model.parameters(), self.clip)
         self.optimizer.step()
@@ -179,7 +183,7 @@ class Lamol:
 
     @torch.no_grad()
     def predict(self, x: Tensor, context: int | None = None) -> Tensor:
-        """log P(answer, [END] | text, question) of every class, (N, classes); by default with the question of the active task."""
+        """log P(answer, [END] | text, question) of every class, (N, classes)."""
         task = self.context if context is None else context
         if task is None or not 0 <= task < self._tasks:
             raise IndexError(f"Context {task} does not exist: there are {self._tasks}.")
@@ -197,10 +201,10 @@ class Lamol:
         return scores
 
     def end_task(self, task: int, data: Iterable[tuple[Tensor, Tensor]]) -> None:
-        """Nothing to look back for: what is left of a task is in the model."""
+        """Do nothing: what is left of a task is in the model."""
 
     def state_dict(self) -> dict[str, Any]:
-        """Model, pseudo-samples, and everything that decides how learning goes on."""
+        """Everything that decides how learning goes on."""
         return {
             "model": self.model.state_dict(),
             "optimizer": self.optimizer.state_dict(),
@@ -218,7 +222,7 @@ class Lamol:
         }
 
     def load_state_dict(self, state: Mapping[str, Any], inputs: Inputs | None = None) -> None:
-        """Go on exactly where `state_dict` was taken, in a learner made with the same arguments, if it fits."""
+        """Go on exactly where a state was taken; nothing changes if it does not fit."""
         check_fits(state, partial(self.state_like, inputs=inputs))
         self._add_tasks(state["tasks"])
         self.model.load_state_dict(state["model"])
@@ -295,7 +299,7 @@ class Lamol:
         return loss + self.lm * lm
 
     def _rows_due(self, samples: int) -> list[int]:
-        """Which pseudo-samples come with so many more samples: every one once in each pass, in an order of its own."""
+        """The pseudo-samples that come with so many samples: each once in every pass."""
         if not len(self._of) or self.context is None:
             return []
         per_sample = len(self._of) / self._size(self.context)
@@ -316,36 +320,37 @@ class Lamol:
             return self.samples
         if task >= len(self.samples):
             raise ValueError(
-                f"samples says how many there are of {len(self.samples)} tasks: give it those of task {task}, too."
+                f"samples has the sizes of {len(self.samples)} tasks: add that of task {task}."
             )
         return self.samples[task]
 
     def _check(self, x: Tensor, y: Tensor) -> None:
         if x.dim() != 2 or x.is_floating_point() or int(x.max()) >= self.signs.words:
             raise ValueError(
-                f"LAMOL reads texts as (N, L) whole numbers below {self.signs.words}, the ids its model knows."
+                f"LAMOL reads texts as (N, L) token ids below {self.signs.words}, those its model "
+                "knows."
             )
         room: int | None = getattr(
             getattr(self.model, "config", None), "max_position_embeddings", None
         )
         if room is not None and self._room(x.shape[1]) >= room:
             raise ValueError(
-                f"A text of {x.shape[1]} tokens with its signs is longer than the {room} the model reads: cut texts shorter."
+                f"A text of {x.shape[1]} tokens with its signs is longer than the {room} the model "
+                "reads: cut texts shorter."
             )
         if int(y.max()) >= self.classes:
             raise ValueError(
-                f"Labels go up to {int(y.max())}, and there are {self.classes} answers: give one for each class."
+                f"Labels must be between 0 and {self.classes - 1}, got {int(y.max())}: "
+                "give an answer for each class."
             )
 
     def _room(self, text: int) -> int:
         """Tokens of a whole sequence with a text of so many."""
         return text + 3 + max(len(self.signs.answer(c)) for c in range(self.classes))
 
-    def _switch(self, context: int) -> bool:
-        if isinstance(context, bool) or not isinstance(context, int) or context < 0:
-            raise IndexError(
-                f"Context {context!r} does not exist: contexts are whole numbers from 0 on."
-            )
+    def switch(self, context: int) -> bool:
+        """Write samples of the old tasks and learn another one; whether it is another one."""
+        context = as_context(context)
         if context == self.context:
             return False
         self._size(context)
@@ -357,7 +362,7 @@ class Lamol:
 
     @torch.no_grad()
     def _write(self, task: int, old: list[int]) -> None:
-        """share * |D| pseudo-samples, as many of each old task as can be; those of the right form are kept."""
+        """share * |D| pseudo-samples, as many of each old task; keep those of the right form."""
         count = math.ceil(self.share * self._size(task)) if old else 0
         drawn = [old[n * len(old) // count] for n in range(count)]  # in order, equally many of each
         kept, self.written = [], count
@@ -411,9 +416,8 @@ class Lamol:
 
 
 def _next(model: nn.Module, ids: Tensor) -> Tensor:
-    """The logits of what follows each token; what fills a text up stands behind it, where a causal model does not see it."""
-    logits: Tensor = model(input_ids=ids).logits
-    return logits.float()
+    """Logits of the token behind each; padding comes last, where a causal model ignores it."""
+    return logits(model, {"input_ids": ids}).float()
 
 
 def _embeddings(model: Any) -> nn.Embedding:

@@ -1,9 +1,7 @@
-"""Learner: a model, an optimizer factory, a method, and contexts that are given or inferred; it learns batch by batch."""
+"""Learner: a model, an optimizer factory, a method, and contexts that are given or inferred."""
 
 from __future__ import annotations
 
-import math
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
@@ -15,28 +13,23 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
-from ..anatomy.contextual import as_context, contexts_of, show_context
+from ..anatomy.contextual import as_context, contexts_of, contextual
 from ..anatomy.norm import ContextNorm, kept_statistics
+from ..anatomy.wiring import evaluating
 from ..availability.obstruct import check_gradients, obstruction_of
 from ..detection.detector import ContextDetector
 from ..detection.infer import Inference, Observation, Recognition, recognised
+from ..gating.contexts import resume_context, showing, switch_context
 from ..gating.gates import gates_of
-from ..methods.base import Method
+from ..methods.base import Batch, Method, Narrowed, Outline
 from ..methods.finetune import Finetune
-from ..storage.states import (
-    ANYTHING,
-    COUNT,
-    GENERATOR,
-    Inputs,
-    check,
-    check_fits,
-    grown,
-    indices_like,
-    optimizer_like,
-    schedule_like,
-)
-from .part import Part, part_shapes
-from .training import Outline, tell
+from ..methods.shared.calls import logits, moved
+from ..storage.states import Inputs, check_fits
+from ..subnetwork.cut import cut_for
+from ..subnetwork.part import Part, leaves_idle_alone, take_part
+from .protocol import check_finite, described
+from .state import learner_like
+from .training import tell
 
 __all__ = ["Learner", "Observation"]
 
@@ -44,14 +37,14 @@ __all__ = ["Learner", "Observation"]
 class Learner:
     """Learns a stream of batches, one context after another.
 
-    Where the method allows it, only the active sub-network of a context is trained and evaluated:
-    the same mathematics at a part of the cost. `model` and `method` always show the whole, with
-    everything learned so far in it.
+    If the method allows it, only the active sub-network of a context is trained and evaluated: the
+    same mathematics at a part of the cost. `model` and `method` always show the whole, with
+    everything learned so far.
 
     Args:
         model: the network; the method may change it in place.
         optimizer: builds an optimizer from parameters, such as `partial(torch.optim.Adam,
-            lr=5e-3)`; anew at every switch.
+            lr=5e-3)`; a new one at every switch.
         method: what is done against forgetting.
         schedule: builds a learning-rate schedule from an optimizer, if any; stepped after every
             batch.
@@ -59,16 +52,18 @@ class Learner:
         precision: "float32", or "bf16" for autocast with float32 weights.
         contexts: a detector that infers the context of each batch from its loss; None if `observe`
             is told the context.
-        compact: False trains and evaluates at full width always. So it does by itself with weight
-            decay, with optimizers that move weights without a gradient, and where nothing can be
-            narrowed; `is_compact` tells.
+        compact: False always trains and evaluates at full width. So does True with weight decay,
+            with optimizers that move weights without a gradient, with methods that need the whole
+            network, and where nothing can be narrowed; `is_compact` tells.
         keep_optimizer: go on with the same optimizer (not schedule) at a switch, at full width; a
-        switch that adds parameters needs a new one all the same.
+            switch that adds parameters needs a new one all the same.
 
     >>> from functools import partial
     >>> import gateon
     >>> model = nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 2))
-    >>> learner = Learner(model, optimizer=partial(torch.optim.Adam, lr=1e-2), method=gateon.GateON())
+    >>> learner = Learner(
+    ...     model, optimizer=partial(torch.optim.Adam, lr=1e-2), method=gateon.GateON()
+    ... )
     >>> x, y = torch.randn(8, 4), torch.randint(0, 2, (8,))
     >>> seen = [learner.observe(x, y, context=k) for k in (0, 0, 1)]
     >>> [(s.context, s.switched) for s in seen]
@@ -94,49 +89,48 @@ class Learner:
     ) -> None:
         if isinstance(optimizer, Optimizer):
             raise TypeError(
-                "Learner builds its optimizers itself: give it a factory, such as partial(torch.optim.Adam, lr=5e-3)."
+                "Learner builds its optimizers itself: give it a factory, such as "
+                "partial(torch.optim.Adam, lr=5e-3)."
             )
         if precision not in ("float32", "bf16"):
-            raise ValueError(f'precision is "float32" or "bf16", not {precision!r}.')
+            raise ValueError(f'precision must be "float32" or "bf16", got {precision!r}.')
         self.loss, self.precision, self.compact = loss, precision, compact and not keep_optimizer
-        self.keep_optimizer = keep_optimizer
-        self.contexts = contexts
+        self.keep_optimizer, self.contexts = keep_optimizer, contexts
         self.steps = 0
         self.context: int | None = None
         self._whole, self._method = model, method or Finetune()
-        self.description = {
-            "model": _shown(model),
-            "method": _shown(self._method),
-            "schedule": _shown(schedule),
-            "loss": _shown(loss),
-            "precision": precision,
-        }
-        if contexts is not None:
-            self.description["contexts"] = _shown(contexts)
-        if keep_optimizer:
-            self.description["keep_optimizer"] = "True"
         self._new_optimizer, self._new_schedule = optimizer, schedule
+        made_of = repr(model), repr(self._method)  # before the method changes them
         self._adopt = self._method.prepare(model)
         self._served = self._method.served = object()
-        if contexts is not None and gates_of(model) is None and contexts_of(model) is None:
-            raise ValueError(
-                f"Under {self._method.name} a network is the same in every context, so that none can be inferred: "
-                "leave contexts= out, or choose a method that has contexts, such as GateON()."
-            )
-        if contexts is not None and self._method.needs_ends:
-            raise ValueError(
-                f"{self._method.name} must be told where a task ends, which nobody knows where contexts are inferred: "
-                "leave contexts= out, or choose GateON()."
-            )
-        self._part: Part | None = None  # the sub-network being learned; None at full width
-        self._shown: Part | None = None  # the sub-network evaluated last
+        self._check_inferable()
         self._inference = None if contexts is None else Inference(contexts)
-        self._renew_optimizer()
-        self.description["optimizer"] = _shown(self.optimizer)
+        self._part: Part | None = None  # the sub-network being trained; None at full width
+        self._shown: Part | None = None  # the sub-network evaluated last
+        self._work_on_whole()
+        others: dict[str, Any] = {"precision": precision}
+        others |= {} if contexts is None else {"contexts": contexts}
+        others |= {"keep_optimizer": True} if keep_optimizer else {}
+        self.description = described(*made_of, schedule, loss, self.optimizer, others)
+
+    @property
+    def name(self) -> str:
+        """That of its method."""
+        return self._method.name
+
+    @property
+    def replay(self) -> bool:
+        """Whether its method stores data of past tasks."""
+        return self._method.replay
+
+    @property
+    def label_at_test(self) -> bool:
+        """Whether its method must be told the task to predict."""
+        return self._method.label_at_test
 
     @property
     def is_compact(self) -> bool:
-        """Whether the sub-network of the context is being trained, and not the whole: see `compact`."""
+        """Whether the sub-network of the context is being trained, and not the whole."""
         return self._part is not None
 
     @property
@@ -152,22 +146,16 @@ class Learner:
         self._write_back()
         return self._method
 
-    def _check_method(self) -> None:
-        if self._method.served is not self._served:
-            raise RuntimeError(
-                f"The {type(self._method).__name__}() object of this learner was given to another learner since, whose network it "
-                "serves now: give each learner a method of its own."
-            )
-
     def expect(self, outline: Outline) -> None:
-        """Be told of the task that comes, before it begins: for schedules, losses and methods with a course within a task."""
-        tell(outline, self._new_schedule, self.loss, self._method)
+        """Tell schedule, loss and method about the next task, before it begins."""
+        self._method.expect(outline)
+        tell(outline, self._new_schedule, self.loss)
 
     def observe(self, x: Any, y: Tensor, context: int | None = None) -> Observation:
         """Learn one batch in a context; contexts that do not exist yet are added.
 
-        Without a context the detector finds it. A batch that may be of another task is not learned
-        before that is sure, so that nothing is learned in the wrong context.
+        Without a context the detector finds it. A batch that may belong to another task is not
+        learned before that is certain, so that nothing is learned in the wrong context.
 
         A loss that is not finite raises FloatingPointError; nothing is learned from that batch.
         """
@@ -176,15 +164,68 @@ class Learner:
         if self._inference is not None:
             if context is not None:
                 raise ValueError(
-                    "This learner infers its contexts: leave context out, or make it without contexts=."
+                    "This learner infers its contexts: leave context out, or make it without "
+                    "contexts=."
                 )
             return self._inference.observe(self, x, y)
         if context is None:
             raise ValueError(
-                "Say which context the batch belongs to, or make the Learner with contexts=gateon.ContextDetector()."
+                "Say which context the batch belongs to, or make the Learner with "
+                "contexts=gateon.ContextDetector()."
             )
-        switched = self.switch(context)
-        return Observation(self.step(*self.forward(x, y)), as_context(context), switched)
+        context = as_context(context)
+        switched = context != self.context and self.switch(context)
+        return Observation(self.step(*self.forward(x, y)), context, switched)
+
+    def forward(self, x: Any, y: Tensor) -> tuple[Tensor, float, Callable[[], None]]:
+        """The loss of a batch, its value, and a function that undoes the forward pass."""
+        self._check_method()
+        self._shown = None
+        network = self._network
+        if not network.training:
+            network.train()
+        put_back, generator = kept_statistics(network), torch.get_rng_state()
+
+        def restore() -> None:
+            put_back()
+            torch.set_rng_state(generator)
+
+        try:
+            x = moved(x, network)
+            with self._mixed():
+                outputs = logits(network, x)
+            y = y.to(outputs.device)
+            loss = self._loss_of(outputs, y)
+            penalty = self._at_work.penalty(network, Batch(x, y, outputs))
+        except Exception:  # a batch that is refused leaves no trace in running statistics
+            restore()
+            raise
+        # Without the penalty: a detector compares it with the loss in other contexts.
+        value = loss.item()
+        check_finite(value, self.steps, self.context, restore)
+        if penalty is not None:
+            loss = loss + penalty
+            check_finite(loss.item(), self.steps, self.context, restore)
+        return loss, value, restore
+
+    def step(self, loss: Tensor, value: float, restore: Callable[[], None]) -> float:
+        """Learn from the loss that `forward` gave; returns its value."""
+        loss.backward()
+        try:
+            if self._checks_gradients:
+                groups = self.optimizer.param_groups
+                check_gradients([p for group in groups for p in group["params"]], self.steps)
+            self.optimizer.step()
+        except FloatingPointError:  # a gradient that is not finite, found before anything moved
+            self.optimizer.zero_grad()
+            restore()
+            raise
+        self.optimizer.zero_grad()
+        self._at_work.stepped(self._network, self.optimizer)
+        if self.schedule is not None:
+            self.schedule.step()
+        self.steps += 1
+        return value
 
     @torch.no_grad()
     def predict(self, x: Any, context: int | Literal["batch", "sample"] | None = None) -> Tensor:
@@ -193,39 +234,72 @@ class Learner:
         "batch" or "sample": in the context recognised for all of x, or for each sample: see
         `recognise`.
         """
-        if isinstance(context, str) and context in ("batch", "sample"):
-            outputs = list(self.outputs_under(x, range(self._contexts())))
-            found = recognised(outputs, each=context == "sample").context
-            return (
-                outputs[int(found)]
-                if context == "batch"
-                else torch.stack(outputs)[found, torch.arange(len(found))]
-            )
         if isinstance(context, str):
-            raise ValueError(f'context is a number, "batch" or "sample", not {context!r}.')
+            if context not in ("batch", "sample"):
+                raise ValueError(f'context must be a number, "batch" or "sample", got {context!r}.')
+            outputs = list(self.outputs_under(x, range(self._known())))
+            found = recognised(outputs, each=context == "sample").context
+            if context == "batch":
+                return outputs[int(found)]
+            return torch.stack(outputs)[found, torch.arange(len(found))]
         with self._showing(None if context is None else as_context(context)) as network:
-            return self._outputs(network, x).float().cpu()
+            return self._outputs(network, x)
 
     def recognise(self, x: Any, each: bool = False) -> Recognition:
-        """Which context unlabelled inputs belong to, and how sure that is.
+        """The context that unlabelled inputs belong to, and how certain that is.
 
-        It is the one under which the outputs, taken as logits of classes, tell most of the inputs:
+        It is the one in which the outputs, taken as logits of classes, say most about the inputs:
         see `gateon.detection.infer.recognised`.
 
         Args:
-            x: the inputs; about a hundred are enough for all to be told apart from other contexts.
-            each: for each sample by itself.
+            x: the inputs; about a hundred are enough to tell their context.
+            each: for each sample on its own.
         """
-        return recognised(list(self.outputs_under(x, range(self._contexts()))), each=each)
+        return recognised(list(self.outputs_under(x, range(self._known()))), each=each)
+
+    @torch.no_grad()
+    def outputs_under(self, x: Any, contexts: Sequence[int]) -> Iterator[Tensor]:
+        """Outputs for x in each of several contexts.
+
+        Sub-networks are evaluated in turn; a whole network in one pass over all contexts, if every
+        sample may be in a context of its own.
+        """
+        if isinstance(x, Tensor) and not len(x):
+            raise ValueError(
+                "There are no inputs to recognise a context by: give at least one sample."
+            )
+        if self._part is not None or not isinstance(x, Tensor) or not _mixes(self._whole):
+            yield from (self.predict(x, context=k) for k in contexts)
+            return
+        at_once = max(1, 4096 // len(x))  # contexts, so that memory stays small
+        for some in (contexts[i : i + at_once] for i in range(0, len(contexts), at_once)):
+            rows = torch.tensor(some).repeat_interleave(len(x))
+            with self._showing(None) as network, showing(network, rows):
+                outputs = self._outputs(network, x.repeat(len(some), *[1] * (x.dim() - 1)))
+                yield from outputs.split(len(x))
+
+    def switch(self, context: int) -> bool:
+        """Learn another context from now on, a new one if need be; whether it is another one."""
+        self._check_method()
+        context = as_context(context)
+        if context == self.context:
+            return False
+        model = self.model  # written back
+        self._part = self._shown = None
+        switch_context(model, context)
+        self.context = context
+        if not self._work_on_part():
+            self._work_on_whole()
+        return True
 
     def end_task(self, task: int, data: Iterable[tuple[Any, Tensor]]) -> None:
         """Tell the method that a task is over."""
         self.method.end_task(self.model, task, data)
-        if self._part is not None:
-            self._part.renew()
+        if self._part is not None and self._part.keeper is not None:
+            self._part.keeper.renew()
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that decides how learning goes on: model, optimizer, schedule, method, detector, position, generator."""
+        """Everything that decides how learning goes on."""
         return {
             "model": self.model.state_dict(),
             "optimizer": self.optimizer.state_dict(),
@@ -245,22 +319,20 @@ class Learner:
 
         Args:
             state: what `state_dict` gave.
-            inputs: what batches look like, if batches in the state are to be compared with it.
+            inputs: what batches look like, to check the batches in the state.
         """
         self._check_method()
-        # there were no detectors once
+        # Older states have no detector.
         state = {"contexts": None, **state} if isinstance(state, Mapping) else {}
         check_fits(state, partial(self.state_like, inputs=inputs))
         self._part = self._shown = None
         self._whole.load_state_dict(state["model"])
         self.context, self.steps = state["context"], state["step"]
-        gates = gates_of(self._whole)
-        if gates is not None and self.context is not None:
-            gates.resume(self.context)
         if self.context is not None:
-            show_context(self._whole, self.context)
+            resume_context(self._whole, self.context)
         self._method.load_state_dict(state["method"])
-        self._renew_optimizer(state["active"], whole=state["active"] is None)
+        if state["active"] is None or not self._work_on_part(state["active"]):
+            self._work_on_whole()
         self.optimizer.load_state_dict(state["optimizer"])
         if self.schedule is not None and state["schedule"] is not None:
             self.schedule.load_state_dict(state["schedule"])
@@ -269,266 +341,157 @@ class Learner:
             self._inference.load_state_dict(state["contexts"])
 
     def state_like(self, state: Mapping[str, Any], inputs: Inputs | None = None) -> dict[str, Any]:
-        """The template of a state that fits, with as many contexts as this one has; see `gateon.storage.states`."""
-        model, active = grown(self._whole, state.get("model"), inputs), state.get("active")
-        parameters = model.parameters
-        if active is not None:
-            check(active, self._active_like(active), "active")
-            check(state.get("context"), model.context, "context")
-            parameters = part_shapes(self._whole, model.model, state["context"], active)
-        optimizer = state.get("optimizer")
-        check(optimizer, {"state": ANYTHING, "param_groups": ANYTHING}, "optimizer")
-        return {
-            "model": model.state,
-            "optimizer": optimizer_like(
-                self._new_optimizer,
-                list(parameters.values()),
-                self.optimizer.param_groups,
-                optimizer,
-            ),
-            "schedule": schedule_like(self.schedule),
-            "method": self._method.state_like(state.get("method"), model),
-            "contexts": None
-            if self._inference is None
-            else self._inference.state_like(state.get("contexts"), model),
-            "active": ANYTHING,
-            "step": COUNT,
-            "context": None if state.get("context") is None else model.context,
-            "generator": GENERATOR,
-        }
-
-    def _active_like(self, active: Any) -> dict[str, Any]:
-        """Units of sites that can be narrowed, where the learner trains sub-networks at all."""
-        gates = gates_of(self._whole)
-        narrow = (
-            {}
-            if gates is None
-            else {name: site.units for name, site in gates.sites.items() if site.narrows}
+        """A template of the states that fit; see `gateon.storage.states`."""
+        return learner_like(
+            state,
+            self._whole,
+            self._method,
+            self._inference,
+            self._new_optimizer,
+            self.optimizer,
+            self.schedule,
+            narrow=self._narrowed() is not None,
+            inputs=inputs,
         )
-        if (
-            not self.compact
-            or not Part.is_exact(self._method, self.optimizer)
-            or not isinstance(active, Mapping)
-            or not active
-        ):
-            raise ValueError("active must be nothing: this learner trains the whole network")
-        return {name: indices_like(units) for name, units in narrow.items() if name in active}
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
         """Refuse to be copied: hooks tie the optimizer to the network of the original."""
         raise TypeError(
-            "A Learner cannot be copied or pickled: make another one with the same arguments and a new model and "
-            "method, and give it this one's state by load_state_dict(learner.state_dict())."
+            "A Learner cannot be copied or pickled: make another one with the same arguments and a "
+            "new model and method, and give it this one's state by "
+            "load_state_dict(learner.state_dict())."
         )
 
-    # What inference asks for, too.
+    # What is being trained: the whole network, or the sub-network of the context.
 
-    def forward(self, x: Any, y: Tensor) -> tuple[Tensor, float, Callable[[], None]]:
-        """The loss of a batch, its value, and the way to undo what the forward pass moved."""
-        self._check_method()
-        self._shown = None
-        network = self._network
-        if not network.training:
-            network.train()
-        put_back, generator = kept_statistics(network), torch.get_rng_state()
+    def _narrowed(self) -> Narrowed | None:
+        """The method at work in a sub-network; None if training one would not be exact."""
+        exact = self.compact and gates_of(self._whole) and leaves_idle_alone(self.optimizer)
+        return self._method.narrowed() if exact else None
 
-        def restore() -> None:
-            put_back()
-            torch.set_rng_state(generator)
-
-        try:
-            loss, penalty = self._loss_of(x, y), self._method.penalty(network)
-        except Exception:  # a batch that is refused leaves no trace in running statistics
-            restore()
-            raise
-        # without the penalty: a detector compares it with what other contexts would have
-        value = loss.item()
-        loss = loss if penalty is None else loss + penalty
-        if not math.isfinite(value if penalty is None else loss.item()):
-            restore()
-            raise FloatingPointError(
-                f"The loss is {value} at step {self.steps} in context {self.context}; nothing was learned from that batch. "
-                "Lower the learning rate, or look for such values in the data."
-            )
-        return loss, value, restore
-
-    def step(self, loss: Tensor, value: float, restore: Callable[[], None]) -> float:
-        """Learn from that loss; its value."""
-        loss.backward()
-        try:
-            if self._checks_gradients:
-                groups = self.optimizer.param_groups
-                check_gradients([p for group in groups for p in group["params"]], self.steps)
-            self.optimizer.step()
-        except FloatingPointError:  # a gradient that is not finite, found before anything moved
-            self.optimizer.zero_grad()
-            restore()
-            raise
-        self.optimizer.zero_grad()
-        self._method.stepped(self._network, self.optimizer)
-        if self.schedule is not None:
-            self.schedule.step()
-        self.steps += 1
-        return value
-
-    @torch.no_grad()
-    def outputs_under(self, x: Any, contexts: Sequence[int]) -> Iterator[Tensor]:
-        """Outputs for x in each of several contexts: sub-networks in turn, or where there are none, all in one batched pass."""
-        if isinstance(x, Tensor) and not len(x):
-            raise ValueError(
-                "There are no inputs to recognise a context by: give at least one sample."
-            )
-        gates = gates_of(self._whole)
-        mixing = any(
-            isinstance(m, ContextNorm) and m.statistics == "batch" for m in self._whole.modules()
-        )
-        others = mixing or contexts_of(self._whole) is not None
-        if gates is None or self._part is not None or not isinstance(x, Tensor) or others:
-            yield from (self.predict(x, context=k) for k in contexts)
-            return
-        at_once = max(1, 4096 // len(x))  # contexts; so that memory stays small
-        for some in (contexts[i : i + at_once] for i in range(0, len(contexts), at_once)):
-            with self._showing(self.context) as network:
-                gates.show(torch.tensor(some).repeat_interleave(len(x)))
-                yield from (
-                    self._outputs(network, x.repeat(len(some), *[1] * (x.dim() - 1)))
-                    .float()
-                    .cpu()
-                    .split(len(x))
-                )
-
-    def _write_back(self) -> None:
-        if self._part is not None and self._part.step != self.steps:
-            self._part.write_back()
-            self._part.step = self.steps
-
-    @property
-    def _network(self) -> nn.Module:
-        return self._whole if self._part is None else self._part.network
-
-    def _contexts(self) -> int:
-        gates = gates_of(self._whole)
-        return max(1, contexts_of(self._whole) or 1 if gates is None else gates.contexts)
-
-    def switch(self, context: int) -> bool:
-        """Learn another context from now on, a new one if need be; whether it is another one."""
-        self._check_method()
-        context = as_context(context)
-        if context == self.context:
+    def _work_on_part(self, active: Mapping[str, Tensor] | None = None) -> bool:
+        """Train the sub-network of the context, if that is exact and smaller; whether it is."""
+        gates, narrowed = gates_of(self._whole), self._narrowed()
+        if gates is None or narrowed is None or self.context is None:
             return False
-        model = self.model  # written back
-        self._part = self._shown = None
-        gates = gates_of(model)
-        if gates is not None:
-            while gates.contexts <= context:
-                gates.add_context()
-            gates.switch(context)
-        show_context(model, context)
-        self.context = context
-        self._renew_optimizer()
+        cut = cut_for(gates, self.context, active)
+        if not cut.active:
+            return False
+        self._part = take_part(gates, cut, narrowed.keeper)
+        self._written = self.steps  # when it was last written back
+        self.optimizer = self._new_optimizer(self._part.network.parameters())
+        if narrowed.keeper is not None:
+            narrowed.keeper.follow(self.optimizer)
+        self._begin(self._part.network, narrowed.method)
         return True
 
-    def _renew_optimizer(
-        self, active: Mapping[str, Tensor] | None = None, *, whole: bool = False
-    ) -> None:
-        """A new optimizer for the network of the context: its sub-network, if that is exact and smaller."""
-        if self.compact and self.context is not None and not whole:
-            self._part = Part.of(
-                self._whole, self._method, self.context, self._new_optimizer, active
-            )
-        if self._part is not None:
-            self.optimizer = self._part.optimizer
-        elif not (self.keep_optimizer and self._has_all_parameters()):
+    def _work_on_whole(self) -> None:
+        """Train the whole network."""
+        self._part = None
+        if not (self.keep_optimizer and self._has_all_parameters()):
             self.optimizer = self._new_optimizer(self._whole.parameters())
             if self._adopt is not None:
                 self._adopt(self.optimizer)
-        gates = gates_of(self._network)
-        # obstruction does so itself
+        self._begin(self._whole, self._method)
+
+    def _begin(self, network: nn.Module, method: Method) -> None:
+        self._network, self._at_work = network, method
+        gates = gates_of(network)
+        # Obstruction checks them itself.
         self._checks_gradients = gates is None or obstruction_of(gates) is None
-        for group in (
-            self.optimizer.param_groups
-        ):  # a kept optimizer still has the rate its last schedule ended with
+        # A kept optimizer still has the rate its last schedule ended with.
+        for group in self.optimizer.param_groups:
             group["lr"] = group.pop("initial_lr", group["lr"])
         self.schedule = None if self._new_schedule is None else self._new_schedule(self.optimizer)
 
+    def _write_back(self) -> None:
+        if self._part is not None and self._written != self.steps:
+            self._part.write_back()
+            self._written = self.steps
+
     def _has_all_parameters(self) -> bool:
-        held = (
-            {id(p) for group in self.optimizer.param_groups for p in group["params"]}
-            if hasattr(self, "optimizer")
-            else set()
-        )
+        groups = self.optimizer.param_groups if hasattr(self, "optimizer") else []
+        held = {id(p) for group in groups for p in group["params"]}
         return all(id(p) in held for p in self._whole.parameters())
+
+    # Outputs and losses.
 
     @contextmanager
     def _showing(self, context: int | None) -> Iterator[nn.Module]:
         """The network of a context in evaluation mode; everything as it was afterwards."""
-        gates = gates_of(self._whole)
-        if gates is not None and context is not None and not 0 <= context < gates.contexts:
-            raise IndexError(
-                f"Context {context} does not exist: there are {gates.contexts}; add_context() adds one."
-            )
-        if self.compact and gates is not None and context is not None and context != self.context:
-            self._shown = (
-                self._shown
-                if self._shown is not None and self._shown.cut.context == context
-                else None
-            )
-            self._shown = self._shown or Part.shown(self.model, self.method, context)
-            if self._shown is not None:
-                show_context(self._shown.network, context)
-                self._shown.network.eval()
-                yield self._shown.network
-                return
-        others = contexts_of(self._whole)
-        if others is not None and context is not None and not 0 <= context < others:
-            raise IndexError(f"Context {context} does not exist: there are {others}.")
-        network = self._network if context in (None, self.context) else self.model
-        modes, active = (
-            [(module, module.training) for module in network.modules()],
-            None if gates is None else gates.context,
-        )
-        if gates is not None and context is not None and network is self._whole:
-            gates.show(context)
-        if others is not None and context is not None:
-            show_context(network, context)
-        network.eval()
-        try:
+        known = contexts_of(self._whole)
+        if context is not None and known is not None and context >= known:
+            raise IndexError(f"Context {context} does not exist: there are {known}.")
+        elsewhere = context is not None and context != self.context
+        if elsewhere and self._take_shown(context):
+            assert self._shown is not None
+            yield self._shown.network
+            return
+        network = self.model if elsewhere else self._network
+        with (
+            showing(network, context if network is self._whole else None),
+            evaluating(network),
+        ):
             yield network
-        finally:
-            for module, training in modes:  # the caller may have put some of them into evaluation
-                module.training = training
-            if gates is not None and active is not None and network is self._whole:
-                gates.show(active)
-            if others is not None and self.context is not None:
-                show_context(network, self.context)
 
-    def _loss_of(self, x: Any, y: Tensor) -> Tensor:
-        outputs = self._outputs(self._network, x)
-        try:
-            loss = self.loss(
-                outputs.float() if self.precision == "bf16" else outputs, y.to(outputs.device)
-            )
-        except IndexError as reason:
-            found = f"Labels must be between 0 and {outputs.shape[-1] - 1}, got {int(y.min())} to {int(y.max())}"
-            raise ValueError(f"{found}: give the network an output for each class.") from reason
-        return loss
+    def _take_shown(self, context: int | None) -> bool:
+        """Take out the sub-network of another context to evaluate it; whether there is one."""
+        gates = gates_of(self._whole)
+        if not self.compact or gates is None or context is None or not self._method.narrowed():
+            return False
+        if self._shown is None or self._shown.cut.context != context:
+            self._write_back()
+            cut = cut_for(gates, context)
+            self._shown = take_part(gates, cut, trained=False) if cut.active else None
+            if self._shown is not None:
+                self._shown.network.eval()
+        return self._shown is not None
+
+    def _known(self) -> int:
+        return max(1, contexts_of(self._whole) or 1)
 
     def _outputs(self, network: nn.Module, x: Any) -> Tensor:
-        device = next(network.parameters()).device
-        mixed = (
-            torch.autocast(device.type, torch.bfloat16)
-            if self.precision == "bf16"
-            else nullcontext()
-        )
-        with mixed:
-            if isinstance(x, Mapping):
-                output = network(**{name: value.to(device) for name, value in x.items()})
-            else:
-                output = network(x.to(device))
-        outputs: Tensor = getattr(output, "logits", output)
-        return outputs
+        with self._mixed():
+            return logits(network, moved(x, network)).float().cpu()
+
+    def _mixed(self) -> torch.autocast | nullcontext[None]:
+        if self.precision == "float32":
+            return nullcontext()
+        return torch.autocast(next(self._network.parameters()).device.type, torch.bfloat16)
+
+    def _loss_of(self, outputs: Tensor, y: Tensor) -> Tensor:
+        try:
+            return self.loss(outputs.float() if self.precision == "bf16" else outputs, y)
+        except IndexError as reason:
+            raise ValueError(
+                f"Labels must be between 0 and {outputs.shape[-1] - 1}, got {int(y.min())} to "
+                f"{int(y.max())}: give the network an output for each class."
+            ) from reason
+
+    # Checks.
+
+    def _check_method(self) -> None:
+        if self._method.served is not self._served:
+            raise RuntimeError(
+                f"The {type(self._method).__name__}() object of this learner was given to another "
+                "learner since, and now serves its network: give each learner a method of its own."
+            )
+
+    def _check_inferable(self) -> None:
+        if self.contexts is not None and contexts_of(self._whole) is None:
+            raise ValueError(
+                f"Under {self._method.name} a network is the same in every context, so none can be "
+                "inferred: use known contexts, or a method that has contexts, such as n-gateon."
+            )
+        if self.contexts is not None and self._method.needs_ends:
+            raise ValueError(
+                f"{self._method.name} must be told where a task ends, which is unknown if contexts "
+                "are inferred: use known contexts, or another method, such as n-gateon."
+            )
 
 
-def _shown(thing: Any) -> str:
-    """Its repr, the same in every process."""
-    return re.sub(r" at 0x[0-9a-f]+", "", repr(thing))
+def _mixes(model: nn.Module) -> bool:
+    """Whether one batch may hold samples in different contexts."""
+    found = contextual(model)
+    by_batch = any(isinstance(m, ContextNorm) and m.statistics == "batch" for m in model.modules())
+    return gates_of(model) is not None and all(m.per_sample for m in found) and not by_batch

@@ -1,10 +1,9 @@
-"""How a network is trained, by name: optimizers, schedules of the learning rate, losses; and what is known of a task beforehand."""
+"""Optimizers, learning-rate schedules and losses by name, and who is told of a task."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
@@ -13,6 +12,8 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import ConstantLR, LambdaLR, LRScheduler
+
+from ..methods.base import Outline
 
 __all__ = [
     "Loss",
@@ -28,33 +29,18 @@ Kind = Literal["cosine", "linear", "constant"]
 Loss = Callable[[Tensor, Tensor], Tensor]
 
 
-@dataclass(frozen=True)
-class Outline:
-    """What is known of a task before it begins.
-
-    Args:
-        steps: batches in it.
-        epoch: batches of one pass over its samples.
-        counts: how many samples each class has.
-    """
-
-    steps: int
-    epoch: int
-    counts: tuple[int, ...] = ()
-
-
 def tell(outline: Outline, *things: Any) -> None:
-    """Tell those that ask for it of the task that comes: whatever has a call `expect`."""
+    """Tell about the next task whatever has a call `expect`."""
     for thing in things:
         if hasattr(thing, "expect"):
             thing.expect(outline)
 
 
 def optimizer_of(name: str, lr: float) -> Callable[[Any], Optimizer]:
-    """Builds the optimizer of a name: sgd has momentum 0.9 and plain has none; adamw decays weights by 0.01.
+    """A factory of optimizers by name.
 
-    Adam goes over its parameters once (`fused`), where torch would go over them once for every
-    operation on a CPU.
+    sgd has momentum 0.9 and plain has none; adamw decays weights by 0.01. Adam goes over its
+    parameters once (`fused`), where torch would go over them once for every operation on a CPU.
 
     >>> optimizer_of("adamw", 1e-3)([torch.zeros(1, requires_grad=True)]).defaults["weight_decay"]
     0.01
@@ -71,7 +57,7 @@ def optimizer_of(name: str, lr: float) -> Callable[[Any], Optimizer]:
 
 
 def schedule_of(kind: Kind, steps: int, warm_up: float = 0.0) -> Callable[[Optimizer], LRScheduler]:
-    """Builds the schedule of a kind for tasks of so many steps each, or of as many as it is told to expect.
+    """A factory of schedules for tasks of so many steps, or of as many as it is told to expect.
 
     Args:
         kind: cosine or linear, both to zero at the end of a task, or constant.
@@ -114,7 +100,7 @@ class _Courses:
 
 
 class _Course:
-    """The rate at every step of a task, and again from there on if the context goes on. LambdaLR keeps its state."""
+    """The rate at every step of a task; it begins anew if the context goes on."""
 
     def __init__(self, kind: Kind, steps: int, warm_up: float) -> None:
         self.kind, self.steps, self.warm_up = kind, steps, warm_up
@@ -137,10 +123,11 @@ def _constant(optimizer: Optimizer) -> LRScheduler:
 
 
 class WeightedLoss:
-    """Cross-entropy in which all classes of a task count alike: sum_i w(y_i) L_i / sum_i w(y_i), w(c) = 1 / samples of class c.
+    """Cross-entropy in which all classes of a task count alike.
 
-    It is told the counts before each task. A class that the task lacks, of which stored samples may
-    be, counts as one of the mean size; so do all before the first task.
+    sum_i w(y_i) L_i / sum_i w(y_i), w(c) = 1 / samples of class c. It is told the counts before
+    each task. A class that the task lacks, of which stored samples may be, counts as one of the
+    mean size; so do all before the first task.
 
     >>> loss = WeightedLoss(label_smoothing=0.0)
     >>> loss.expect(Outline(1, 1, counts=(3, 1)))

@@ -1,8 +1,7 @@
-"""Model Zoo: a growing ensemble of small networks, each trained on the new task and on stored data of a few old ones (replay)."""
+"""Model Zoo: an ensemble of small networks, each trained on a new task and a few old ones."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -15,11 +14,12 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
-from ..anatomy.contextual import show_context
-from ..anatomy.norm import kept_statistics
-from ..methods.base import Method
-from ..methods.named import InZoo
-from ..methods.shared.places import follow_norms
+from ..anatomy.contextual import as_context, show_context
+from ..anatomy.norm import follow_norms, kept_statistics
+from ..detection.infer import Observation
+from ..methods.base import Outline
+from ..methods.shared.calls import logits, moved
+from ..methods.shared.calls import outputs as outputs_of
 from ..storage.states import (
     COUNT,
     GENERATOR,
@@ -33,8 +33,8 @@ from ..storage.states import (
     optimizer_like,
     schedule_like,
 )
-from .learner import Learner, Observation
-from .training import Outline, tell
+from .protocol import check_finite, described
+from .training import tell
 
 __all__ = ["Zoo"]
 
@@ -50,7 +50,7 @@ class _Member:
 
 
 class Zoo:
-    """Learns like `Learner`: at every switch a new network joins the zoo, and a task is predicted by all that have seen it.
+    """Adds a network at every switch; a task is predicted by all networks that have seen it.
 
     The network of a round is trained on the new task and on up to `tasks` - 1 old ones, drawn
     without replacement with probabilities proportional to exp((L_i - mean L) / mean L), where L_i
@@ -75,7 +75,8 @@ class Zoo:
 
     >>> from functools import partial
     >>> from gateon.networks.heads import TaskHeads
-    >>> zoo = Zoo(lambda: nn.Sequential(nn.Linear(4, 8), nn.ReLU(), TaskHeads(8, 2)), optimizer=partial(torch.optim.SGD, lr=0.1))
+    >>> make = lambda: nn.Sequential(nn.Linear(4, 8), nn.ReLU(), TaskHeads(8, 2))
+    >>> zoo = Zoo(make, optimizer=partial(torch.optim.SGD, lr=0.1))
     >>> x, y = torch.randn(8, 4), torch.randint(0, 2, (8,))
     >>> for k in range(3):
     ...     _ = zoo.observe(x, y, context=k)
@@ -84,6 +85,9 @@ class Zoo:
     ([[0], [0, 1], [0, 1, 2]], torch.Size([8, 2]))
     """
 
+    name = "zoo"
+    replay = True
+    label_at_test = True
     separate = False
     contexts = None  # they are given
 
@@ -99,10 +103,7 @@ class Zoo:
         seed: int = 0,
     ) -> None:
         if tasks < 1 or (keep is not None and keep < 1):
-            raise ValueError(
-                f"A round has at least one task and keeps at least one sample, not {tasks} and {keep}."
-            )
-        self.method: Method = InZoo()
+            raise ValueError(f"tasks and keep must be at least 1, got {tasks} and {keep}.")
         self.loss, self.tasks, self.keep, self.seed = loss, tasks, keep, seed
         self.context: int | None = None
         self.step = 0
@@ -110,11 +111,9 @@ class Zoo:
         self._generator = torch.Generator().manual_seed(seed)
         self.stored: dict[int, tuple[Tensor, Tensor]] = {}
         self._members: list[_Member] = []
-        template = Learner(self.new_network(0), optimizer=optimizer, schedule=schedule, loss=loss)
-        self.description = template.description | {
-            "method": f"Zoo(tasks={tasks}, keep={keep}, seed={seed})"
-        }
-        self.optimizer, self.schedule = template.optimizer, template.schedule
+        network, settings = self.new_network(0), f"tasks={tasks}, keep={keep}, seed={seed}"
+        self._renew_optimizer(network)
+        self.description = described(network, f"Zoo({settings})", schedule, loss, self.optimizer)
 
     @property
     def rounds(self) -> list[list[int]]:
@@ -127,33 +126,33 @@ class Zoo:
         return nn.ModuleList([member.network for member in self._members] or [self.new_network(0)])
 
     def expect(self, outline: Outline) -> None:
-        """Be told of the task that comes."""
+        """Be told about the next task, before it begins."""
         tell(outline, self._new_schedule, self.loss)
 
-    def observe(self, x: Tensor, y: Tensor, context: int | None) -> Observation:
-        """Learn one batch, with stored samples of the round's old tasks. A loss that is not finite changes nothing."""
+    def observe(self, x: Tensor, y: Tensor, context: int | None = None) -> Observation:
+        """Learn one batch, with stored samples of the round's old tasks."""
         if context is None:
             raise ValueError("Say which context the batch belongs to: a zoo is told its tasks.")
         if not y.numel():
             raise ValueError("The batch is empty: leave it out.")
-        switched = self._switch(context)
+        switched = self.switch(context)
         member = self._members[-1]
-        network, device = member.network.train(), _device_of(member.network)
+        network = member.network.train()
         drawn, restores, losses = self._generator.get_state(), [], []
         for head, task in enumerate(member.tasks):
             show_context(network, head)
             restores.append(kept_statistics(network))
             some_x, some_y = (x, y) if task == context else self._some(task, len(y))
-            losses.append(self.loss(network(some_x.to(device)), some_y.to(device)))
+            outputs = logits(network, moved(some_x, network))
+            losses.append(self.loss(outputs, some_y.to(outputs.device)))
         loss = torch.stack(losses).mean()
-        if not math.isfinite(loss.item()):
-            for restore in reversed(restores):
-                restore()
+
+        def restore() -> None:
+            for put_back in reversed(restores):
+                put_back()
             self._generator.set_state(drawn)
-            raise FloatingPointError(
-                f"The loss is {loss.item()} at step {self.step} in context {context}; nothing was learned from that batch. "
-                "Lower the learning rate, or look for such values in the data."
-            )
+
+        check_finite(loss.item(), self.step, context, restore)
         loss.backward()
         self.optimizer.step()
         self.optimizer.zero_grad()
@@ -164,7 +163,7 @@ class Zoo:
 
     @torch.no_grad()
     def predict(self, x: Tensor, context: int | None = None) -> Tensor:
-        """The logarithm of the mean probabilities of the networks that saw the task, by default the one being learned."""
+        """Log of the mean probabilities of the networks that saw the task."""
         task = self.context if context is None else context
         seen = [member for member in self._members if task in member.tasks]
         if task is None or not seen:
@@ -173,9 +172,7 @@ class Zoo:
         for member in seen:
             show_context(member.network, member.tasks.index(task))
             member.network.eval()
-            probabilities.append(
-                torch.softmax(member.network(x.to(_device_of(member.network))).float(), 1).cpu()
-            )
+            probabilities.append(torch.softmax(outputs_of(member.network, x), 1).cpu())
         return torch.stack(probabilities).mean(0).clamp_min(torch.finfo(torch.float32).tiny).log()
 
     def end_task(self, task: int, data: Iterable[tuple[Tensor, Tensor]]) -> None:
@@ -183,7 +180,8 @@ class Zoo:
         batches = list(data)
         if self.context is None or not batches:
             raise ValueError(
-                "A task ends after it was learned, with its data: Model Zoo stores them for later rounds."
+                "end_task must be called after the task was learned, with its data, which Model "
+                "Zoo stores for later rounds."
             )
         x, y = (torch.cat(parts) for parts in zip(*batches, strict=True))
         if self.keep is not None and self.keep < len(y):
@@ -192,7 +190,7 @@ class Zoo:
         self.stored[self.context] = x, y
 
     def state_dict(self) -> dict[str, Any]:
-        """Networks, stored data, and everything that decides how learning goes on."""
+        """Everything that decides how learning goes on."""
         return {
             "members": [
                 {"tasks": member.tasks, "network": member.network.state_dict()}
@@ -208,7 +206,7 @@ class Zoo:
         }
 
     def load_state_dict(self, state: Mapping[str, Any], inputs: Inputs | None = None) -> None:
-        """Go on exactly where `state_dict` was taken, in a zoo made with the same arguments; nothing changes if it does not fit."""
+        """Go on exactly where a state was taken; nothing changes if it does not fit."""
         check_fits(state, partial(self.state_like, inputs=inputs))
         self._members = []
         for n, member in enumerate(state["members"]):
@@ -223,7 +221,7 @@ class Zoo:
         torch.set_rng_state(state["generator"])
 
     def state_like(self, state: Mapping[str, Any], inputs: Inputs | None = None) -> dict[str, Any]:
-        """The template of a state that fits; see `gateon.storage.states`."""
+        """A template of the states that fit; see `gateon.storage.states`."""
         for name in ("members", "stored"):
             check(state[name], Rule(_are_tables, "be a list of tables"), name)
         blank, of_round = self.new_network(0), Rule(_are_tasks, "be tasks, each once")
@@ -256,11 +254,9 @@ class Zoo:
             "generator": GENERATOR,
         }
 
-    def _switch(self, context: int) -> bool:
-        if isinstance(context, bool) or not isinstance(context, int) or context < 0:
-            raise IndexError(
-                f"Context {context!r} does not exist: contexts are whole numbers from 0 on."
-            )
+    def switch(self, context: int) -> bool:
+        """Begin a round with a new network, unless this context is being learned already."""
+        context = as_context(context)
         if context == self.context:
             return False
         old = [task for task in self.stored if task != context]
@@ -280,7 +276,10 @@ class Zoo:
         # every head exists before the optimizer
         show_context(member.network, len(member.tasks) - 1)
         self._members.append(member)
-        self.optimizer = self._new_optimizer(member.network.parameters())
+        self._renew_optimizer(member.network)
+
+    def _renew_optimizer(self, network: nn.Module) -> None:
+        self.optimizer = self._new_optimizer(network.parameters())
         self.schedule = None if self._new_schedule is None else self._new_schedule(self.optimizer)
 
     def new_network(self, n: int = 0) -> nn.Module:
@@ -320,7 +319,3 @@ def _are_tasks(value: Any) -> bool:
         and all(type(task) is int and task >= 0 for task in value)
         and len(set(value)) == len(value) > 0
     )
-
-
-def _device_of(network: nn.Module) -> torch.device:
-    return next(network.parameters()).device

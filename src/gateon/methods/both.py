@@ -9,13 +9,14 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from ..storage.states import Grown
-from .base import Adopt, Method
+from ..subnetwork.part import Cut, Keeper
+from .base import Adopt, Batch, Method, Narrowed, Outline
 
 __all__ = ["Both"]
 
 
 class Both(Method):
-    """Calls the first method, then the second, at each of the four calls.
+    """Makes every call to the first method, then to the second.
 
     Args:
         first: prepares the model before the other does.
@@ -44,15 +45,20 @@ class Both(Method):
 
     @property
     def needs_ends(self) -> bool:
-        """Whether one of them must be told where a task ends."""
+        """Whether one of them must be told when a task ends."""
         return self.first.needs_ends or self.second.needs_ends
 
     def __repr__(self) -> str:
         """The methods it is made of."""
         return f"Both({self.first!r}, {self.second!r})"
 
+    def expect(self, outline: Outline) -> None:
+        """Tell both."""
+        self.first.expect(outline)
+        self.second.expect(outline)
+
     def prepare(self, model: nn.Module) -> Adopt:
-        """Both prepare; every optimizer goes to both."""
+        """Let both prepare; every optimizer goes to both."""
         prepared = [method.prepare(model) for method in (self.first, self.second)]
 
         def adopt(optimizer: Optimizer) -> None:
@@ -62,34 +68,35 @@ class Both(Method):
 
         return adopt
 
-    def penalty(self, model: nn.Module) -> Tensor | None:
-        """The sum."""
-        first, second = self.first.penalty(model), self.second.penalty(model)
-        return (
-            first + second
-            if first is not None and second is not None
-            else first
-            if second is None
-            else second
-        )
+    def penalty(self, model: nn.Module, batch: Batch) -> Tensor | None:
+        """The sum of both."""
+        return _sum(self.first.penalty(model, batch), self.second.penalty(model, batch))
 
     def stepped(self, model: nn.Module, optimizer: Optimizer) -> None:
-        """One after the other."""
+        """Tell one after the other."""
         self.first.stepped(model, optimizer)
         self.second.stepped(model, optimizer)
 
     def end_task(self, model: nn.Module, task: int, data: Iterable[tuple[Any, Tensor]]) -> None:
-        """Both see the same batches."""
+        """Show both the same batches."""
         batches = list(data)
         self.first.end_task(model, task, batches)
         self.second.end_task(model, task, batches)
+
+    def narrowed(self) -> Narrowed | None:
+        """Both at work in a sub-network, if both can be."""
+        first, second = self.first.narrowed(), self.second.narrowed()
+        if first is None or second is None:
+            return None
+        keepers = [part.keeper for part in (first, second) if part.keeper is not None]
+        return Narrowed(Both(first.method, second.method), _Keepers(keepers))
 
     def state_dict(self) -> dict[str, Any]:
         """Both states."""
         return {"first": self.first.state_dict(), "second": self.second.state_dict()}
 
     def state_like(self, state: Any, model: Grown) -> Any:
-        """Both."""
+        """Templates of both."""
         return {
             "first": self.first.state_like(state["first"], model),
             "second": self.second.state_like(state["second"], model),
@@ -99,3 +106,32 @@ class Both(Method):
         """Take over both."""
         self.first.load_state_dict(state["first"])
         self.second.load_state_dict(state["second"])
+
+
+class _Keepers:
+    """Those of both methods, one after the other."""
+
+    def __init__(self, keepers: list[Keeper]) -> None:
+        self.keepers = keepers
+
+    def take(self, cut: Cut, network: nn.Module) -> None:
+        for keeper in self.keepers:
+            keeper.take(cut, network)
+
+    def follow(self, optimizer: Optimizer) -> None:
+        for keeper in self.keepers:
+            keeper.follow(optimizer)
+
+    def renew(self) -> None:
+        for keeper in self.keepers:
+            keeper.renew()
+
+    def put_back(self) -> None:
+        for keeper in self.keepers:
+            keeper.put_back()
+
+
+def _sum(first: Tensor | None, second: Tensor | None) -> Tensor | None:
+    if first is None or second is None:
+        return second if first is None else first
+    return first + second

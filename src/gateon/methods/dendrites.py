@@ -1,4 +1,4 @@
-"""Active dendrites: segments that see the context modulate each unit, and the strongest units win."""
+"""Active dendrites: segments that see the context modulate units, and the strongest win."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ __all__ = ["Dendrites", "DendriticUnits", "Prototypes"]
 
 
 class DendriticUnits(nn.Module):
-    """Takes the place of an activation: y = kWTA(t * sigmoid(d)), t = w x + b, d = u_j c with j = argmax_j |u_j c|.
+    """Takes the place of an activation: y = kWTA(t * sigmoid(d)), t = w x + b.
+
+    d = u_j c with j = argmax_j |u_j c|.
 
     Args:
         units: how many, along dimension `dim` of the input.
@@ -72,7 +74,9 @@ class DendriticUnits(nn.Module):
 
 
 class Prototypes(Contextual):
-    """The mean input of every task. In training it is the mean of what was seen so far; at test each sample takes the nearest.
+    """The mean input of every task.
+
+    In training it is the mean of what was seen so far; at test each sample takes the nearest.
 
     Args:
         inputs: numbers in one input.
@@ -183,19 +187,22 @@ class Dendrites(Method):
         """Replace the activations, cut weights off, and watch the model's inputs."""
         if self.segments < 1 or not 0 < self.on <= 1 or not 0 <= self.sparsity < 1 or self.std <= 0:
             raise ValueError(
-                "Dendrites needs at least one segment, on in (0, 1], sparsity in [0, 1) and std above 0."
+                "Dendrites needs at least one segment, on in (0, 1], sparsity in [0, 1) and std "
+                "above 0."
             )
         sites = find_sites(model, None, self.example)
         hidden = [site for site in sites if site.gated]
         for site in hidden:
             if not site.activation or site.activation != site.place:
                 raise ValueError(
-                    f"Layer {site.name!r} has no activation of its own to replace: make it a module, nn.ReLU()."
+                    f"Layer {site.name!r} has no activation of its own to replace: "
+                    "make it a module, nn.ReLU()."
                 )
         inputs = self.inputs or getattr(model.get_submodule(sites[0].name), "in_features", None)
         if inputs is None:
             raise ValueError(
-                "The first layer does not tell how many numbers an input has: set inputs, such as 784."
+                "The first layer does not tell how many numbers an input has: "
+                "set inputs, such as 784."
             )
         self._layers = [
             m
@@ -238,7 +245,7 @@ class Dendrites(Method):
 
 
 def _show_contexts(model: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Before a forward pass: standardise the input, find each sample's context vector and show it to the dendrites."""
+    """Before a forward pass: standardise the input and show dendrites each sample's context."""
     if not args or not isinstance(args[0], Tensor):
         raise ValueError(
             "Active dendrites take one tensor of inputs, whose mean is a task's prototype."
@@ -249,7 +256,8 @@ def _show_contexts(model: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
     x = standard.detach().flatten(1)
     if x.shape[1] != prototypes.means.shape[1]:
         raise ValueError(
-            f"An input has {x.shape[1]} numbers, but the prototypes have {prototypes.means.shape[1]}: set inputs."
+            f"An input has {x.shape[1]} numbers, but the prototypes have "
+            f"{prototypes.means.shape[1]}: set inputs."
         )
     contexts, chosen = prototypes.of_batch(x.to(prototypes.means))
     for module in units:
@@ -266,7 +274,7 @@ def _put_in_place(model: nn.Module, site: Site, units: DendriticUnits) -> None:
 def _start_sparse(
     layer: nn.Module, sparsity: float, active: float, generator: torch.Generator
 ) -> None:
-    """Weights U(+-1 / sqrt(active * density * inputs)); of each unit's inputs exactly a share is on."""
+    """Weights U(+-1 / sqrt(active * density * inputs)); a share of each unit's inputs is on."""
     weight = layer.get_parameter("weight")
     flat = torch.empty(weight.flatten(1).shape)
     inputs = flat.shape[1]

@@ -78,7 +78,7 @@ class EWC(Method):
         return "ewc-online" if self.online else "ewc"
 
     def __post_init__(self) -> None:
-        """Refuse settings that mean nothing."""
+        """Validate the settings."""
         check_strength("strength", self.strength)
         check_strength("decay", self.decay)
         check_seed(self.seed)
@@ -164,13 +164,14 @@ class EWC(Method):
 def fisher(
     model: nn.Module, samples: Samples, labels: Labels, generator: torch.Generator
 ) -> dict[str, Tensor]:
-    """The diagonal of the Fisher information, F_i = mean_n E_y (d/dtheta_i log p(y | x_n))^2, of a model in evaluation mode.
+    """The diagonal of the Fisher information, F_i = mean_n E_y (d/dtheta_i log p(y | x_n))^2.
 
-    The expectation is exact over the model's classes, over one label drawn from its prediction, or
-    over the true label alone.
+    The model is in evaluation mode. The expectation is exact over the model's classes, over one
+    label drawn from its prediction, or over the true label alone.
 
     >>> x, y = torch.randn(20, 3), torch.zeros(20, dtype=torch.long)
-    >>> found = fisher(nn.Linear(3, 2), gathered([(x, y)], 0, torch.Generator()), "exact", torch.Generator())
+    >>> samples = gathered([(x, y)], 0, torch.Generator())
+    >>> found = fisher(nn.Linear(3, 2), samples, "exact", torch.Generator())
     >>> found["weight"].shape
     torch.Size([2, 3])
     """

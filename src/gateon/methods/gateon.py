@@ -1,4 +1,4 @@
-"""GateON: context gates and availability-scaled updates, as one method; its ablations and presets."""
+"""GateON: context gates and availability-scaled updates as one method; ablations, presets."""
 
 from __future__ import annotations
 
@@ -17,10 +17,12 @@ from ..availability.ledgers import Measure
 from ..availability.observers import Relevance
 from ..availability.obstruct import Obstruction, Rules, View
 from ..availability.rule import Rate
-from ..gating.gates import Gates, attach, gates_of
+from ..gating.attach import attach
+from ..gating.gates import Gates, gates_of
 from ..storage.states import Grown, availabilities_like, contexts_like
+from ..subnetwork.availabilities import Availabilities
 from ..subnetwork.inherit import Heirs
-from .base import Adopt, Method
+from .base import Adopt, Batch, Method, Narrowed
 
 __all__ = ["GateON", "first_rate", "gating_only", "obstruction_only", "preset"]
 
@@ -101,7 +103,8 @@ class GateON(Method):
             raise ValueError(f"gate_penalty is at least 0 and finite, not {self.gate_penalty}.")
         if self.gate_penalty and self.start == "open":
             raise ValueError(
-                "gate_penalty closes gates, and those of start='open' never close: leave one of them out."
+                "gate_penalty closes gates, and gates of start='open' never close: "
+                "leave one of them out."
             )
         if not 0 <= self.prefer < math.inf:
             raise ValueError(f"prefer is at least 0 and finite, not {self.prefer}.")
@@ -151,15 +154,16 @@ class GateON(Method):
             self.heirs = Heirs(self.gates)
         return self.handle.follow
 
-    def penalty(self, model: nn.Module) -> Tensor | None:
-        """lambda sum_l 1/N_l sum_i max(v_i, 0): the mean of the context's weights over each layer (Methods, Wide-resnet).
+    def penalty(self, model: nn.Module, batch: Batch) -> Tensor | None:
+        """lambda sum_l 1/N_l sum_i max(v_i, 0) (Methods, Wide-resnet).
 
-        A closed gate, v <= 0, counts as zero, as its gain does: |v| would pull it towards 0 and,
-        with momentum, open.
+        It is the mean of the context's weights over each layer. A closed gate, v <= 0, counts as
+        zero, as its gain does: |v| would pull it towards 0 and, with momentum, open.
         """
-        gates = gates_of(model)
-        if not self.gate_penalty or not self.gating or self.gates is None or gates is None:
+        if not self.gate_penalty or not self.gating or self.gates is None:
             return None
+        gates = gates_of(model)
+        assert gates is not None
         total = sum(
             torch.relu(gate.weight.index_select(0, gate.context)).mean(0).sum()
             / self.gates.sites[name].units  # of the whole layer
@@ -167,6 +171,10 @@ class GateON(Method):
             if gate.weight is not None
         )
         return self.gate_penalty * torch.as_tensor(total)
+
+    def narrowed(self) -> Narrowed | None:
+        """Availabilities are cut with the sub-network."""
+        return None if self.handle is None else Narrowed(self, Availabilities(self.handle))
 
     def _prefers(self, site: Site) -> Tensor | None:
         room = None if self.handle is None else self.handle.room(site)
@@ -178,7 +186,7 @@ class GateON(Method):
         return availabilities | ({} if self.heirs is None else self.heirs.state_dict())
 
     def state_like(self, state: Any, model: Grown) -> Any:
-        """Availabilities of the same units and parameters, and of those that came with new contexts."""
+        """Availabilities of the same units and parameters, and of those that new contexts add."""
         like = (
             {}
             if self.handle is None
@@ -275,7 +283,9 @@ def preset(name: str, per: View = "unit") -> GateON:
 
 
 def first_rate(steps: int, usual: float = 0.05) -> float | None:
-    """eta_A of a first task of so few steps that it would freeze too little; None if the usual rate will do (Methods, BERT).
+    """eta_A of a first task of few steps, which would freeze too little (Methods, BERT).
+
+    None if the usual rate will do.
 
     >>> first_rate(49), first_rate(50)
     (0.1, None)

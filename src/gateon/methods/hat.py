@@ -1,4 +1,4 @@
-"""HAT, hard attention to the task: learned masks over units; what a mask needs is not changed by later tasks."""
+"""HAT, hard attention to the task: learned masks over units, whose weights later tasks keep."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from torch.optim import Optimizer
 
 from ..anatomy.contextual import Contextual
 from ..anatomy.kinds import is_composite, is_layer, spread, spread_inputs
+from ..anatomy.norm import follow_norms
 from ..anatomy.sites import Site, find_sites
 from ..storage.states import COUNT, Grown
-from .base import Adopt, Method
-from .shared.places import follow_norms, install
+from .base import Adopt, Batch, Method
+from .shared.places import install
 from .shared.scaled import scale_updates
 
 __all__ = ["HAT", "UnitMask"]
@@ -26,7 +27,7 @@ COSH = 50.0  # of a larger argument it would overflow
 
 
 class UnitMask(Contextual):
-    """Multiplies the units of one place by a = sigmoid(s e_k), with an embedding e_k learned for every context.
+    """Multiplies the units of one place by a = sigmoid(s e_k), e_k learned for every context.
 
     In training s runs from 1 / s_max to s_max over `cycle` batches and begins anew; in evaluation
     it is s_max.
@@ -82,7 +83,7 @@ class UnitMask(Contextual):
         return torch.sigmoid((self.s if s is None else s) * self.embedding)
 
     def used(self) -> Tensor:
-        """R = sum a (1 - a_cum) / sum (1 - a_cum) of this place alone: how much of what is free the mask takes."""
+        """R = sum a (1 - a_cum) / sum (1 - a_cum): how much of what is free the mask takes."""
         free = 1 - self.cumulative
         return (self.mask() * free).sum() / free.sum().clamp_min(torch.finfo(free.dtype).tiny)
 
@@ -158,7 +159,8 @@ class HAT(Method):
             or self.clip <= 0
         ):
             raise ValueError(
-                "HAT needs strength of at least 0, s_max above 1, steps of at least 1, and largest and clip above 0."
+                "HAT needs strength of at least 0, s_max above 1, steps of at least 1, and largest "
+                "and clip above 0."
             )
         sites = find_sites(model, None, self.example)
         self.tasks, self.masks, self._used, self._owned = 0, {}, {}, owned_by(model, sites)
@@ -169,7 +171,7 @@ class HAT(Method):
         follow_norms(model)
         return self._adopt
 
-    def penalty(self, model: nn.Module) -> Tensor | None:
+    def penalty(self, model: nn.Module, batch: Batch) -> Tensor | None:
         """strength * sum a (1 - a_cum) / sum (1 - a_cum)."""
         free = [1 - mask.cumulative for mask in self.masks.values()]
         room = torch.stack([f.sum() for f in free]).sum()
@@ -217,7 +219,13 @@ class HAT(Method):
         return self._used
 
     def _at_both_ends(self, owned: _Owned, measure: str, of_shared: float) -> Tensor:
-        """The smaller of what was measured at the unit the parameter makes and at the one it reads; `of_shared` has no mask."""
+        """The smaller measure of the unit a parameter makes and of the one it reads.
+
+        Args:
+            owned: the parameter.
+            measure: attribute of masks.
+            of_shared: the measure of units without a mask, which every task uses.
+        """
         parameter, mask = owned.parameter, self.masks.get(owned.site)
         made = None if mask is None else spread(owned.module, owned.name, getattr(mask, measure))
         smaller = parameter.new_full((1,), of_shared) if made is None else made
@@ -254,7 +262,7 @@ class HAT(Method):
 
 @dataclass(frozen=True)
 class _Owned:
-    """A parameter, the site whose units it makes, and the site whose units it reads, if those are all it reads."""
+    """A parameter, the site whose units it makes, and the only site whose units it reads."""
 
     parameter: nn.Parameter
     module: nn.Module
@@ -269,7 +277,7 @@ def owned_by(model: nn.Module, sites: list[Site]) -> list[_Owned]:
     for site in sites:
         for owner in site.owns:
             module = model.get_submodule(owner)
-            if isinstance(module, Contextual):
+            if isinstance(module, Contextual) and not module.shared:
                 continue
             # `narrows`: no sum comes between the two, so that nothing but these units reaches the
             # reader.

@@ -17,7 +17,7 @@ __all__ = ["Joint"]
 
 @dataclass
 class Joint(Replay):
-    """Multi-task training (Caruana 1997): in the k-th task the loss is the mean over all samples of tasks 1 to k.
+    """Multi-task training (Caruana 1997): task k learns all samples of tasks 1 to k.
 
     It is replay that keeps everything and weighs the k tasks alike, L_new / k + (k - 1) / k L_old,
     with L_old over samples drawn from all past tasks alike: each sample counts equally, where tasks

@@ -8,12 +8,12 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 from torch.optim import Optimizer
 
+from ..gating.contexts import context_of, showing
 from ..storage.states import Grown, Whole
-from .base import Adopt, Method
-from .shared.calls import LastBatch, check_strength, context_of, evaluating, outputs, showing
+from .base import Adopt, Batch, Method
+from .shared.calls import check_strength, evaluating, logits
 from .shared.quadratic import check_fits, check_loaded
 
 __all__ = ["LwF", "distillation"]
@@ -44,22 +44,20 @@ class LwF(Method):
 
     teacher: dict[str, Tensor] = field(default_factory=dict, init=False, repr=False, compare=False)
     contexts: list[int] = field(default_factory=list, init=False, repr=False, compare=False)
-    last: LastBatch | None = field(default=None, init=False, repr=False, compare=False)
     model: nn.Module | None = field(default=None, init=False, repr=False, compare=False)
 
     name = "lwf"
 
     def __post_init__(self) -> None:
-        """Refuse settings that mean nothing."""
+        """Validate the settings."""
         check_strength("strength", self.strength)
         check_strength("temperature", self.temperature)
         if self.temperature == 0:
-            raise ValueError("temperature is a number above 0.")
+            raise ValueError("temperature must be above 0.")
 
     def prepare(self, model: nn.Module) -> Adopt:
-        """Watch the batches."""
-        self.model, self.last = model, LastBatch(model)
-        self.teacher, self.contexts = {}, []
+        """Check that a network of the past still fits the parameters of every optimizer."""
+        self.model, self.teacher, self.contexts = model, {}, []
 
         def adopt(optimizer: Optimizer) -> None:
             buffers = dict(model.named_buffers())  # those may grow with the contexts
@@ -69,35 +67,30 @@ class LwF(Method):
 
         return adopt
 
-    def penalty(self, model: nn.Module) -> Tensor | None:
-        """How far the answers to the batch at hand are from those of the network before this task."""
-        last = self.last
-        if last is None or not self.teacher or last.x is None:
+    def penalty(self, model: nn.Module, batch: Batch) -> Tensor | None:
+        """How far the answers to the batch are from those of the network before this task."""
+        if not self.teacher:
             return None
         here = context_of(model)
         total: Tensor | None = None
-        with last.looking_away():
-            for context in [None] if here is None else [k for k in self.contexts if k != here]:
-                with showing(model, context):
-                    student = last.logits if context is None else outputs(model, last.x)
-                    term = distillation(student, self._answers(model, last.x), self.temperature)
-                total = term if total is None else total + term
-        last.forget()
+        for context in [None] if here is None else [k for k in self.contexts if k != here]:
+            with showing(model, context):
+                student = batch.logits if context is None else logits(model, batch.x)
+                answers = self._answers(model, batch.x)
+            term = distillation(student.float(), answers, self.temperature)
+            total = term if total is None else total + term
         return None if total is None else self.strength * total
 
     @torch.no_grad()
     def _answers(self, model: nn.Module, x: Any) -> Tensor:
         """Outputs of the network as it was."""
         with evaluating(model):
-            args, named = ((), dict(x)) if isinstance(x, Mapping) else ((x,), {})
-            output = functional_call(model, self.teacher, args, named)
-        logits: Tensor = getattr(output, "logits", output)
-        return logits.float()
+            return logits(model, x, self.teacher).float()
 
     def end_task(self, model: nn.Module, task: int, data: Iterable[tuple[Any, Tensor]]) -> None:
         """Remember the network; no data is needed."""
         context = context_of(model)
-        if context is not None and context not in self.contexts:
+        if isinstance(context, int) and context not in self.contexts:
             self.contexts.append(context)
         self.teacher = {name: value.detach().clone() for name, value in model.state_dict().items()}
 

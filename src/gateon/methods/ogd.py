@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.optim import SGD, Optimizer
 
-from ..anatomy.contextual import Contextual
+from ..anatomy.contextual import own_by_context
 from ..storage.states import COUNT, Grown
 from .base import Adopt, Method
 from .shared.calls import check_seed, evaluating, outputs, trainable
@@ -25,7 +25,7 @@ __all__ = ["OGD", "extended"]
 
 @dataclass
 class OGD(Method):
-    """Orthogonal gradient descent (Farajtabar et al. 2020, AISTATS), the form with the true class's logit (OGD-GTL).
+    """Orthogonal gradient descent (Farajtabar et al. 2020, AISTATS) by the true logit (OGD-GTL).
 
     At the end of a task the gradients d z_y(x) / d theta of the logit of the true class are taken
     for some samples and added to an orthonormal basis B of all of them. Every later step follows g
@@ -57,7 +57,7 @@ class OGD(Method):
     name = "ogd"
 
     def __post_init__(self) -> None:
-        """Refuse settings that mean nothing."""
+        """Validate the settings."""
         if self.memory is None:
             raise ValueError("memory is a whole number of samples of at least 1, not None.")
         Memory(self.memory)
@@ -147,9 +147,10 @@ class OGD(Method):
 
 @torch.no_grad()
 def extended(basis: Tensor, rows: Tensor) -> Tensor:
-    """An orthonormal basis of what basis (orthonormal already) and rows span; rows that add nothing are left out.
+    """An orthonormal basis of what an orthonormal basis and more rows span.
 
-    >>> extended(torch.tensor([[1.0, 0.0, 0.0]]), torch.tensor([[3.0, 4.0, 0.0], [1.0, 0.0, 0.0]])).abs()
+    >>> rows = torch.tensor([[3.0, 4.0, 0.0], [1.0, 0.0, 0.0]])
+    >>> extended(torch.tensor([[1.0, 0.0, 0.0]]), rows).abs()
     tensor([[1., 0., 0.],
             [0., 1., 0.]])
     """
@@ -171,14 +172,9 @@ TINY = 1e-4  # of a direction of length one: what is left of it is rounding
 
 
 def _shared(model: nn.Module) -> dict[str, nn.Parameter]:
-    """The parameters all tasks share."""
-    own = {
-        id(p)
-        for module in model.modules()
-        if isinstance(module, Contextual)
-        for p in module.parameters()
-    }
-    return {name: p for name, p in trainable(model).items() if id(p) not in own}
+    """The parameters that all tasks share."""
+    own = own_by_context(model)
+    return {name: p for name, p in trainable(model).items() if p not in own}
 
 
 def _check_plain(optimizer: Optimizer) -> None:
@@ -186,7 +182,8 @@ def _check_plain(optimizer: Optimizer) -> None:
         group.get(key) for group in optimizer.param_groups for key in ("momentum", "weight_decay")
     )
     if type(optimizer) is not SGD or bent:
+        how = " with momentum or weight decay" if bent else ""
         raise ValueError(
-            f"OGD follows the projected gradient with plain SGD only, not {type(optimizer).__name__}"
-            f"{' with momentum or weight decay' if bent else ''}: use partial(torch.optim.SGD, lr=1e-2)."
+            "OGD follows the projected gradient with plain SGD only, not "
+            f"{type(optimizer).__name__}{how}: use partial(torch.optim.SGD, lr=1e-2)."
         )

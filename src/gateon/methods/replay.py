@@ -11,9 +11,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from ..gating.contexts import context_of, showing
 from ..storage.states import COUNT, Grown
-from .base import Adopt, Method
-from .shared.calls import LastBatch, check_seed, context_of, outputs, showing
+from .base import Adopt, Batch, Method
+from .shared.calls import check_seed, outputs
 from .shared.samples import Balance, Memory, gathered, joined, seeded
 
 __all__ = ["Replay"]
@@ -53,17 +54,16 @@ class Replay(Method):
     kept: Memory = field(init=False, repr=False, compare=False)
     tasks: int = field(default=0, init=False, repr=False, compare=False)
     steps: int = field(default=0, init=False, repr=False, compare=False)
-    last: LastBatch | None = field(default=None, init=False, repr=False, compare=False)
 
     name = "replay"
     replay = True
 
     def __post_init__(self) -> None:
-        """Refuse settings that mean nothing."""
+        """Validate the settings."""
         self.kept = Memory(self.memory, self.balance)
         check_seed(self.seed)
         if self.share not in ("half", "tasks"):
-            raise ValueError(f'share is "half" or "tasks", not {self.share!r}.')
+            raise ValueError(f'share must be "half" or "tasks", got {self.share!r}.')
 
     @property
     def new_share(self) -> float:
@@ -71,8 +71,7 @@ class Replay(Method):
         return 1.0 if not self.tasks else 0.5 if self.share == "half" else 1 / (self.tasks + 1)
 
     def prepare(self, model: nn.Module) -> Adopt:
-        """Watch the size of batches; weigh the gradients of every optimizer's step."""
-        self.last = LastBatch(model)
+        """Weigh the gradients of every optimizer's step."""
         self.kept, self.tasks, self.steps = Memory(self.memory, self.balance), 0, 0
 
         def weigh(optimizer: Optimizer, args: Any, kwargs: Any) -> None:
@@ -85,25 +84,22 @@ class Replay(Method):
 
         return adopt
 
-    def penalty(self, model: nn.Module) -> Tensor | None:
-        """The loss of samples drawn from the memory, as much heavier as it counts more than that of the batch at hand."""
-        last = self.last
-        if last is None or not len(self.kept) or last.x is None:
+    def penalty(self, model: nn.Module, batch: Batch) -> Tensor | None:
+        """(1 - a) / a L_old, over as many stored samples as the batch has."""
+        if not len(self.kept):
             return None
-        drawn = self.kept.draw(last.size, seeded(self.seed, self.tasks, self.steps))
+        size = len(batch.y)
+        drawn = self.kept.draw(size, seeded(self.seed, self.tasks, self.steps))
         total = torch.zeros(())
-        with last.looking_away():
-            if context_of(model) is None:
-                z = outputs(model, joined([part.x for part in drawn]))
-                total = self.loss(z, torch.cat([part.y for part in drawn]).to(z.device))
-            else:  # each in the context it was learned in
-                for part in drawn:
-                    with showing(model, part.context):
-                        z = outputs(model, part.x)
-                        total = total.to(z) + self.loss(z, part.y.to(z.device)) * (
-                            len(part.y) / last.size
-                        )
-        last.forget()
+        if context_of(model) is None:
+            z = outputs(model, joined([part.x for part in drawn]))
+            total = self.loss(z, torch.cat([part.y for part in drawn]).to(z.device))
+        else:  # each in the context it was learned in
+            for part in drawn:
+                with showing(model, part.context):
+                    z = outputs(model, part.x)
+                weight = len(part.y) / size
+                total = total.to(z) + self.loss(z, part.y.to(z.device)) * weight
         return (1 - self.new_share) / self.new_share * total
 
     def stepped(self, model: nn.Module, optimizer: Optimizer) -> None:
@@ -112,7 +108,9 @@ class Replay(Method):
 
     def end_task(self, model: nn.Module, task: int, data: Iterable[tuple[Any, Tensor]]) -> None:
         """Keep samples of the task."""
-        self.kept.add(gathered(data, task, seeded(self.seed, self.tasks), context_of(model)))
+        context = context_of(model)
+        known = context if isinstance(context, int) else None
+        self.kept.add(gathered(data, task, seeded(self.seed, self.tasks), known))
         self.tasks += 1
 
     def state_dict(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""RMN, relevance mapping networks: for every task a learned map of which weights it uses; used weights are never changed again."""
+"""RMN, relevance mapping networks: a learned map of the weights each task uses and freezes."""
 
 from __future__ import annotations
 
@@ -13,11 +13,10 @@ from torch.nn.modules.conv import _ConvNd
 from torch.nn.utils.parametrize import register_parametrization
 from torch.optim import Optimizer
 
-from ..anatomy.contextual import Contextual
-from ..anatomy.norm import context_norms
+from ..anatomy.contextual import Contextual, own_by_context
+from ..anatomy.norm import context_norms, follow_norms
 from ..storage.states import COUNT, Grown
-from .base import Adopt, Method
-from .shared.places import follow_norms
+from .base import Adopt, Batch, Method
 from .shared.scaled import scale_updates
 
 __all__ = ["RMN", "RelevanceMap"]
@@ -163,11 +162,13 @@ class RMN(Method):
             or (self.steps is not None and self.steps < 1)
         ):
             raise ValueError(
-                "RMN needs beta above 0, l1 of at least 0, prune_after in [0, 1], and steps of at least 1 or None."
+                "RMN needs beta above 0, l1 of at least 0, prune_after in [0, 1], and steps of at "
+                "least 1 or None."
             )
         if not 0.5 < self.high <= 1:
             raise ValueError(
-                f"high is above 0.5, where a map begins to use a weight, and at most 1, not {self.high}."
+                "high is above 0.5, where a map begins to use a weight, and at most 1, not "
+                f"{self.high}."
             )
         layers = [
             m
@@ -176,10 +177,11 @@ class RMN(Method):
         ]
         if not layers:
             raise ValueError(
-                f"{type(model).__name__} has no Linear or convolution whose weights tasks could share."
+                f"{type(model).__name__} has no Linear or convolution whose weights tasks could "
+                "share."
             )
         self.tasks, self._maps, self._factors = 0, [], {}
-        own = {p for m in model.modules() if isinstance(m, Contextual) for p in m.parameters()}
+        own = own_by_context(model)
         context_norms(model)
         follow_norms(model)
         for layer in layers:
@@ -193,7 +195,7 @@ class RMN(Method):
         self._rest = [p for p in model.parameters() if p not in mapped | own]
         return lambda optimizer: scale_updates(optimizer, self.factors)
 
-    def penalty(self, model: nn.Module) -> Tensor | None:
+    def penalty(self, model: nn.Module, batch: Batch) -> Tensor | None:
         """l1 times the mean of softround(P)."""
         if self.l1 == 0:
             return None

@@ -13,9 +13,11 @@ from torch.optim import Optimizer
 
 from ..availability.ledgers import blocks
 from ..storage.states import COUNT, Grown
-from .base import Adopt, Method
+from ..subnetwork.part import Cut
+from .base import Adopt, Method, Narrowed
 from .shared.calls import check_strength, trainable
 from .shared.quadratic import check_fits, check_loaded, energy
+from .shared.tables import Tables
 
 __all__ = ["SI"]
 
@@ -58,12 +60,12 @@ class SI(Method):
     name = "si"
 
     def __post_init__(self) -> None:
-        """Refuse settings that mean nothing."""
+        """Validate the settings."""
         check_strength("strength", self.strength)
         check_strength("damping", self.damping)
         if self.damping == 0:
             raise ValueError(
-                "damping is a number above 0: a parameter that did not move would divide by nothing."
+                "damping must be above 0: a parameter that did not move would divide by nothing."
             )
 
     def prepare(self, model: nn.Module) -> Adopt:
@@ -114,6 +116,11 @@ class SI(Method):
                 self.path[name], self.importance[name] = torch.zeros_like(p), torch.zeros_like(p)
                 self.anchor[name] = p.detach().clone()
 
+    def narrowed(self) -> Narrowed:
+        """A parameter that is left out has no gradient, stays at its anchor and is not pulled."""
+        paths = _Paths(self, ("importance", "path", "anchor"), ("path",), ("tasks",))
+        return Narrowed(paths.twin, paths)
+
     def _held(self, model: nn.Module) -> dict[str, nn.Parameter]:
         found = trainable(model)
         return {
@@ -161,3 +168,13 @@ class SI(Method):
                 self, key, {name: t.to(parameters[name]).clone() for name, t in tensors.items()}
             )
         self.tasks = int(state["tasks"])
+
+
+class _Paths(Tables):
+    whole: SI
+
+    def take(self, cut: Cut, network: nn.Module) -> None:
+        """Begin the paths of new parameters in the whole before they are cut."""
+        assert self.whole.model is not None
+        self.whole.begin(self.whole.model)
+        super().take(cut, network)

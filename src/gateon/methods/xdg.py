@@ -8,8 +8,9 @@ from typing import Any
 
 from torch import nn
 
-from ..gating.gates import Gates, attach
-from .base import Method
+from ..gating.attach import attach
+from ..gating.gates import Gates
+from .base import Method, Narrowed
 
 __all__ = ["XdG"]
 
@@ -18,7 +19,9 @@ OPEN = math.nextafter(1, 0)  # the gain at which open gates start: in float32 it
 
 @dataclass
 class XdG(Method):
-    """In task k hidden unit i is multiplied by g_ik: 1 for a random part of the units and 0 for the rest, and never learned.
+    """Multiplies hidden unit i by g_ik in task k: 1 for some of the units, 0 for the others.
+
+    Which ones is drawn at random and never learned.
 
     Masse, Grant and Freedman, "Alleviating catastrophic forgetting using context-dependent gating
     and synaptic stabilization", PNAS 2018. Meant to be combined with a method that slows weights
@@ -46,7 +49,7 @@ class XdG(Method):
     gates: Gates | None = field(default=None, init=False, repr=False, compare=False)
 
     def prepare(self, model: nn.Module) -> None:
-        """Attach gates that are open or shut for good; the learner adds those of a new task and switches them."""
+        """Attach gates that are open or shut for good; the learner adds those of a new task."""
         if not 0 <= self.off < 1:
             raise ValueError(f"off is a share of the units in [0, 1), not {self.off}.")
         self.gates = attach(
@@ -54,3 +57,7 @@ class XdG(Method):
         )
         for gate in self.gates.gates.values():
             gate.requires_grad_(False)
+
+    def narrowed(self) -> Narrowed:
+        """Keeps nothing of single parameters."""
+        return Narrowed(self)

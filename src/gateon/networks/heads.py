@@ -27,7 +27,7 @@ class TaskHeads(nn.Linear, Contextual):
             the parameters of a model only once, before the first task, need all from the start.
 
     >>> heads = TaskHeads(4, 2, tasks=3)
-    >>> heads.context = 1
+    >>> heads.show(1)
     >>> heads(torch.ones(5, 4)).shape, heads.contexts
     (torch.Size([5, 2]), 3)
     """

@@ -197,7 +197,8 @@ def keep_inside(learner: AnyLearner, stream: Stream, contexts: Sequence[int], fo
 def state_bytes(learner: AnyLearner) -> int:
     """What must be kept to go on with the next task: the network, and what the method remembers."""
     stored = learner.stored if isinstance(learner, Zoo) else {}
-    return _size(learner.model.state_dict()) + _size(learner.method.state_dict()) + _size(stored)
+    method = learner.method.state_dict() if isinstance(learner, Learner) else {}
+    return _size(learner.model.state_dict()) + _size(method) + _size(stored)
 
 
 def _recognition(learner: Learner, stream: Stream, contexts: Sequence[int]) -> tuple[float, float]:

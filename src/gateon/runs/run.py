@@ -1,4 +1,4 @@
-"""A run: a stream, learned task by task, measured after every task, and left as a record. The same call resumes."""
+"""A run: a stream learned task by task, measured, and left as a record; it can be resumed."""
 
 from __future__ import annotations
 
@@ -11,13 +11,10 @@ from typing import Any, Literal, get_type_hints
 
 import torch
 
+from ..availability.obstruct import obstruction_of
+from ..detection.infer import Observation
 from ..gating.gates import gates_of
-from ..learners.isolated import Isolated
-from ..learners.lamol import Lamol
-from ..learners.learner import Learner, Observation
-from ..learners.training import tell
-from ..learners.zoo import Zoo
-from ..methods.gateon import GateON
+from ..learners.protocol import AnyLearner
 from ..storage import checkpoint
 from ..storage.files import printable
 from ..storage.lock import alone_in
@@ -41,7 +38,6 @@ __all__ = [
 ]
 
 Schedule = Literal["all", "last"]
-AnyLearner = Learner | Isolated | Zoo | Lamol
 SAVE_EVERY = 60.0  # seconds between checkpoints
 NUMBERS = 1 << 21  # inputs evaluated at once: activities of convolutions are many times larger
 TEXTS = 64  # texts evaluated at once
@@ -128,7 +124,9 @@ def run(
     >>> import gateon
     >>> from gateon.models import mlp
     >>> stream = gateon.streams.split_mnist(data="mnist-5k")
-    >>> learner = Learner(mlp(784, (50,), 2), optimizer=partial(torch.optim.Adam, lr=5e-3), method=gateon.GateON(density=0.5))
+    >>> adam = partial(torch.optim.Adam, lr=5e-3)
+    >>> method = gateon.GateON(density=0.5)
+    >>> learner = gateon.Learner(mlp(784, (50,), 2), optimizer=adam, method=method)
     >>> record = run(stream, learner, steps=20, batch=100)
     >>> record.summary["continual_accuracy"] > 0.8
     True
@@ -139,7 +137,7 @@ def run(
         stream, learner, steps, epochs, batch, seed, evaluate, curves, part
     )
     fresh = Record(
-        f"{stream.name} {learner.method.name}", asked, stream.source, isolated=isolated, part=part
+        f"{stream.name} {learner.name}", asked, stream.source, isolated=isolated, part=part
     )
     fresh.isolated_macro_f1 = isolated_macro_f1
     budget = _Budget(
@@ -220,11 +218,12 @@ class _Run:
         return self.record
 
     def _end_with(self, reason: Exception) -> None:
-        """Save what was learned, if the error came between two steps; or raise one that says more."""
+        """Save what was learned, if the error came between steps, or raise one that says more."""
         if is_out_of_memory(reason):  # in the middle of a step, which must not be saved
             raise MemoryError(
-                f"Memory ran out after step {self.step} of task {self.task + 1}; checkpoints written before are whole. "
-                "Free memory and give the same command to go on, or begin a run with a smaller batch or network elsewhere."
+                f"Memory ran out after step {self.step} of task {self.task + 1}; checkpoints "
+                "written before are whole. Free memory and give the same command to go on, or "
+                "begin a run with a smaller batch or network elsewhere."
             ) from reason
         if self.resumed is not None and isinstance(
             reason, ArithmeticError | RuntimeError | LookupError | TypeError | AttributeError
@@ -268,7 +267,7 @@ class _Run:
             )
         inferred = self.learner.contexts is not None
         context = None if inferred else self.record.contexts[self.task]
-        tell(outline(task.train, self.stream.classes, steps, budget.epochs), self.learner)
+        self.learner.expect(outline(task.train, self.stream.classes, steps, budget.epochs))
         begin, key, whole = time.monotonic(), (budget.seed, self.task), budget.epochs is not None
         for rows in batches(task.train, budget.batch, steps, key, self.step, whole=whole):
             x = task.train.x[rows]
@@ -350,7 +349,8 @@ class _Run:
         split = self.stream.split(task, "test" if self.record.part == "test" else "validation")
         if not len(split):
             raise ValueError(
-                f"Task {task + 1} of {self.stream.name} has no {self.record.part} data to measure on."
+                f"Task {task + 1} of {self.stream.name} has no {self.record.part} data to measure "
+                "on."
             )
         if split.lengths is None:
             parts = math.ceil(
@@ -378,8 +378,7 @@ class _Run:
                 site: (gain > 0).float().mean().item() for site, gain in gates.gain(context).items()
             }
         )
-        method = self.learner.method
-        handle = method.handle if isinstance(method, GateON) else None
+        handle = None if gates is None else obstruction_of(gates)
         found = {} if handle is None else handle.saturation()
         return opened, {
             site: {"frozen": frozen, "room": room} for site, (frozen, room) in found.items()
@@ -440,7 +439,8 @@ class _Run:
             )
         except (ValueError, OverflowError) as reason:
             raise ValueError(
-                f"{path} is no checkpoint of this run ({printable(reason)}): delete it to start anew."
+                f"{path} is no checkpoint of this run ({printable(reason)}): "
+                "delete it to start anew."
             ) from reason
         self.task, self.step, self.ended = position["task"], position["step"], position["ended"]
         self.identities = position["identities"]
@@ -454,9 +454,10 @@ class _Run:
 def _position(
     state: Mapping[str, Any], steps: list[int], inferred: bool
 ) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
-    """Where a run was, what it had found and how long it took; a checkpoint of schema 1 had times in the other two.
+    """Where a run was, what it had found and how long it took.
 
-    All of it is compared with what it must be: ValueError says what is not.
+    A checkpoint of schema 1 had the times in the other two. All of it is compared with what it must
+    be: ValueError says what is not.
     """
     position = {"ended": False} | state["position"]
     held = state["found"]
@@ -568,7 +569,8 @@ def _check(
         raise ValueError("The stream has no task.")
     if isolated is not None and len(isolated) != len(stream):
         raise ValueError(
-            f"isolated has {len(isolated)} accuracies for {len(stream)} tasks: give one for each task."
+            f"isolated has {len(isolated)} accuracies for {len(stream)} tasks: "
+            "give one for each task."
         )
 
 

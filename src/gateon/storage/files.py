@@ -6,7 +6,11 @@ import os
 import stat
 from pathlib import Path
 
-__all__ = ["check_utf8", "content_of", "is_regular", "printable"]
+__all__ = ["CheckpointWarning", "check_utf8", "content_of", "is_regular", "printable"]
+
+
+class CheckpointWarning(RuntimeWarning):
+    """The last checkpoint is damaged, so the one before it is used."""
 
 
 def is_regular(path: Path) -> bool:
@@ -26,11 +30,12 @@ def content_of(path: Path, most: int) -> bytes:
     ...
     ValueError: it is not a regular file
     """
-    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)  # opening a pipe must not block
-    with open(os.open(path, flags), "rb") as file:
-        held = os.fstat(file.fileno())
-        if not stat.S_ISREG(held.st_mode):
-            raise ValueError("it is not a regular file")
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))  # a pipe must not block
+    held = os.fstat(descriptor)
+    if not stat.S_ISREG(held.st_mode):  # before open(), which names a directory by its number
+        os.close(descriptor)
+        raise ValueError("it is not a regular file")
+    with open(descriptor, "rb") as file:
         content = file.read(min(held.st_size, most) + 1)
         if len(content) > most:
             raise ValueError(f"it has more than {most} bytes")

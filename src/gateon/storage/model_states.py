@@ -9,8 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..anatomy.contextual import Contextual
-from ..anatomy.norm import ContextNorm
+from ..anatomy.contextual import contexts_of
 from ..gating.gate import Gate
 from .templates import LARGEST, Rule, Whole, shown, values_like
 
@@ -106,20 +105,10 @@ def grown(model: nn.Module, state: Any, inputs: Inputs | None = None) -> Grown:
         name: value if isinstance(value, Tensor) else values_like(value)
         for name, value in twin.state_dict().items()
     }
-    return Grown(like, dict(twin.named_parameters()), twin, _contexts_of(twin), inputs)
-
-
-def _contexts_of(model: nn.Module) -> int | None:
-    """The number of contexts of a model; None if it is the same in every context."""
-    modules = list(model.modules())
-    gates = {len(m.weight) for m in modules if isinstance(m, Gate) and m.weight is not None}
-    norms = [len(m.running_mean) for m in modules if isinstance(m, ContextNorm)]
-    contextual = [m for m in modules if isinstance(m, Contextual)]
-    others = [m.contexts for m in contextual if m.state_dict()]
+    gates = {len(m.weight) for m in twin.modules() if isinstance(m, Gate) and m.weight is not None}
     if len(gates) > 1:
         raise ValueError("the gates of model have different numbers of contexts")
-    switched = [*gates, *norms, *others] if gates or contextual else []
-    return min(switched) if switched else None
+    return Grown(like, dict(twin.named_parameters()), twin, contexts_of(twin), inputs)
 
 
 def _bare(module: nn.Module, copies: dict[int, Any]) -> nn.Module:

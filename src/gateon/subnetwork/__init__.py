@@ -1,4 +1,4 @@
-"""The active sub-network of a context: what of a model is in it, taking it out, writing it back, folding gains into weights.
+"""The active sub-network of a context: its cut, taking it out and writing it back, folding.
 
 Imports `anatomy`, `gating` and `availability`.
 """

@@ -1,4 +1,4 @@
-"""A sub-network for deployment: gains folded into weights, norms of one context, nothing of gateon left inside."""
+"""A sub-network for deployment: gains folded into weights, nothing of gateon left inside."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from torch.nn.utils.weight_norm import WeightNorm
 
 from ..anatomy.adapters import has_adapters
 from ..anatomy.kinds import (
+    has_computed_weight,
     input_weights,
     is_layer,
     is_norm,
@@ -37,7 +38,9 @@ HOMOGENEOUS = (nn.ReLU, nn.LeakyReLU, nn.PReLU)
 
 @torch.no_grad()
 def fold(model: nn.Module) -> nn.Module:
-    """Fold the gates of a model that has one context into its weights, in place; its outputs in evaluation stay the same.
+    """Fold the gates of a model with one context into its weights, in place.
+
+    Its outputs in evaluation stay the same.
 
     >>> import gateon
     >>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2)).eval()
@@ -49,11 +52,13 @@ def fold(model: nn.Module) -> nn.Module:
     gates = gates_of(model)
     if gates is None or gates.contexts != 1:
         raise ValueError(
-            "Only a model with the gates of one context can be folded: take it out with compact(model, context)."
+            "Only a model with the gates of one context can be folded: "
+            "take it out with compact(model, context)."
         )
     if has_adapters(model):
         raise ValueError(
-            "Gains cannot be folded into layers with adapters around them: deploy the model with its gates."
+            "Gains cannot be folded into layers with adapters around them: "
+            "deploy the model with its gates."
         )
     given, model = model, gates.model  # which may be inside a wrapper
     for module in list(model.modules()):
@@ -77,7 +82,7 @@ def fold(model: nn.Module) -> nn.Module:
 
 
 def _fix_weights(module: nn.Module) -> None:
-    """Make weights that are computed before every call plain parameters, with the values they have in evaluation."""
+    """Make weights that are computed before every call plain, as they are in evaluation."""
     if is_parametrized(module):
         # By hand: torch's removal takes the weight away from the class, which the module shares
         # with the one it is a copy of.
@@ -97,7 +102,7 @@ def _fix_weights(module: nn.Module) -> None:
 
 
 def _untie(module: nn.Module, tied: Counter[int]) -> None:
-    """Give a module parameters of its own: gains are folded into them, and whoever else has them is not gated here."""
+    """Untie the parameters of a module: gains are folded into its own, not into others'."""
     for name, parameter in list(module.named_parameters(recurse=False)):
         if tied[id(parameter)] > 1:
             tied[id(parameter)] -= 1
@@ -116,12 +121,13 @@ def _fold_gate(model: nn.Module, gate: Gate) -> None:
     if model.get_submodule(site.name)._modules.get("context_gate") is gate and is_layer(
         model.get_submodule(site.name)
     ):
-        _scale_outputs(model.get_submodule(site.name), gain)  # the gate sits right behind the layer
+        # the gate sits right behind the layer
+        _scale_outputs(model.get_submodule(site.name), gain, site)
     elif site.narrows or site.in_front:
         for name in (site.place,) if site.in_front else site.readers:
-            _scale_inputs(model.get_submodule(name), gain)
+            _scale_inputs(model.get_submodule(name), gain, site)
     elif is_norm(place) and getattr(place, "weight", None) is not None:
-        _scale_outputs(place, gain)
+        _scale_outputs(place, gain, site)
     elif isinstance(place, HOMOGENEOUS):
         owned = [model.get_submodule(name) for name in site.owns]
         norms = [module for module in owned if is_norm(module)]
@@ -133,23 +139,34 @@ def _fold_gate(model: nn.Module, gate: Gate) -> None:
         ):  # a sum that spreads one unit over all
             raise ValueError(_refusal(site))
         for maker in makers:
-            _scale_outputs(maker, gain)
+            _scale_outputs(maker, gain, site)
     else:
         raise ValueError(_refusal(site))
 
 
 def _refusal(site: Site) -> str:
-    return f"The gate of site {site.name!r} has no weights to fold into: deploy the model with its gates, compact(model, context)."
+    return (
+        f"The gate of site {site.name!r} has no weights to fold into: deploy the model with its "
+        "gates, compact(model, context)."
+    )
 
 
-def _scale_outputs(module: nn.Module, gain: Tensor) -> None:
+def _check_plain(module: nn.Module, site: Site) -> None:
+    """Refuse a layer whose weight a hook of the user's computes: what is folded would be lost."""
+    if has_computed_weight(module):
+        raise ValueError(_refusal(site))
+
+
+def _scale_outputs(module: nn.Module, gain: Tensor, site: Site) -> None:
+    _check_plain(module, site)
     for name, parameter in own_parameters(module):
         shaped = spread(module, name, gain)
         if shaped is not None:
             parameter.mul_(shaped.to(parameter.dtype))
 
 
-def _scale_inputs(reader: nn.Module, gain: Tensor) -> None:
+def _scale_inputs(reader: nn.Module, gain: Tensor, site: Site) -> None:
+    _check_plain(reader, site)
     for weight in input_weights(reader)[0].values():
         weight.mul_(spread_inputs(reader, weight, gain))
 

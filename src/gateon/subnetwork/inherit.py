@@ -1,4 +1,4 @@
-"""Inheritance: a new context starts as a copy of an earlier one, as far as what it would overwrite is available."""
+"""Inheritance: a new context starts as a copy of an earlier one, where that is available."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from torch import Tensor
 
 from ..availability.obstruct import obstruction_of
 from ..gating.gates import Gates
-from .compact import cut_for
+from .cut import cut_for
 
 __all__ = ["Heirs", "inherit"]
 
 
 @torch.no_grad()
 def inherit(gates: Gates, parent: int, context: int) -> None:
-    """Start a context where another one is: the same gains, and weights lerp(theta, theta of the parent, A).
+    """Start a context from another: the same gains, and theta <- lerp(theta, theta_parent, A).
 
     Units that are open in both are themselves; the others are paired, the n-th that only the parent
     has with the n-th that only the new context has. The copy is an update like any other, and is
@@ -41,7 +41,8 @@ def inherit(gates: Gates, parent: int, context: int) -> None:
     handle = obstruction_of(gates)
     if handle is None:
         raise ValueError(
-            "Only what is available may be overwritten, and these gates have no availabilities: obstruct() them first."
+            "Only what is available may be overwritten, and these gates have no availabilities: "
+            "obstruct() them first."
         )
     theirs, ours = paired(gates, parent, context)
     source, target = cut_for(gates, parent, theirs), cut_for(gates, context, ours)
@@ -56,7 +57,7 @@ def inherit(gates: Gates, parent: int, context: int) -> None:
 
 
 def paired(gates: Gates, parent: int, context: int) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """By site that can be narrowed, open units of the one and of the other context, as many of both, equal ones side by side."""
+    """Open units of both contexts, by site that can be narrowed: as many of each, in pairs."""
     theirs, ours, of_parent, of_context = {}, {}, gates.gain(parent), gates.gain(context)
     for name in (name for name in of_parent if gates.sites[name].narrows):
         old, new = of_parent[name], of_context[name]
@@ -73,7 +74,7 @@ def paired(gates: Gates, parent: int, context: int) -> tuple[dict[str, Tensor], 
 
 
 class Heirs:
-    """Lets every context that is added inherit from the one learned before it, when it is switched to for the first time."""
+    """Lets a new context inherit from the one learned before it, when it is first switched to."""
 
     def __init__(self, gates: Gates) -> None:
         self.gates = gates
@@ -81,12 +82,12 @@ class Heirs:
         gates.listeners.append(self)
 
     def context_added(self) -> None:
-        """Remember what is being learned."""
+        """Remember the context being learned as the parent."""
         if self.gates.learning is not None:
             self.parents[self.gates.contexts - 1] = self.gates.learning
 
     def switched(self) -> None:
-        """A new context starts from its parent."""
+        """Start a new context from its parent."""
         parent = (
             None if self.gates.learning is None else self.parents.pop(self.gates.learning, None)
         )

@@ -12,8 +12,8 @@ from ...anatomy.encoders import encoder_sites
 from ...availability.obstruct import Obstruction, View
 from ...availability.obstruct import obstruct as obstruct_anywhere
 from ...availability.rule import Rate
+from ...gating.attach import attach as attach_anywhere
 from ...gating.gates import Gates
-from ...gating.gates import attach as attach_anywhere
 from ...methods.gateon import first_rate, preset
 
 __all__ = ["LANGUAGE", "attach", "obstruct"]

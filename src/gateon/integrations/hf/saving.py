@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from ...anatomy.adapters import is_peft
 from ...anatomy.sites import Site
 from ...availability.obstruct import Obstruction, Rules, obstruction_of
+from ...gating.attach import attach as attach_anywhere
 from ...gating.gates import Gates, gates_of
-from ...gating.gates import attach as attach_anywhere
 from ...networks.pretrained import with_weights
 from ...networks.text import TextClassifier
 from ...storage import checkpoint

@@ -1,10 +1,9 @@
-"""Adapters: small learned modules inside a frozen encoder. Where they sit, what they compute, and HAT on their units."""
+"""Adapters: small learned modules inside a frozen encoder, and HAT on their units."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -12,7 +11,7 @@ from torch import Tensor, nn
 from ...anatomy.kinds import is_layer, unit_dim, units_of
 from ...anatomy.sites import Site, matching
 from ...anatomy.wiring import Wiring, trace
-from ..base import Adopt
+from ..base import Adopt, Outline
 from ..hat import HAT, UnitMask, owned_by
 from ..shared.places import BEHIND, install
 from ..shared.samples import seeded
@@ -24,7 +23,7 @@ SUMS = {"add", "iadd", "radd"}
 
 
 class Adapter(nn.Module):
-    """x + relu(W2 relu(W1 (x + s(x)))), where s is what tasks share; without it, x + relu(W2 relu(W1 x)).
+    """x + relu(W2 relu(W1 (x + s(x)))), where s, if there is one, is what tasks share.
 
     Args:
         units: of the place it sits at.
@@ -83,7 +82,9 @@ def started(module: nn.Module, seed: tuple[int, ...]) -> None:
 
 @dataclass
 class HatAdapters(HAT):
-    """Adapters with HAT: the encoder is frozen but for its norms, two adapters in every layer learn, and tasks mask their units.
+    """Adapters with HAT: two learn in every layer of a frozen encoder, and tasks mask their units.
+
+    Norms of the encoder are learned too.
 
     An adapter x + a2 * relu(W2 (a1 * relu(W1 x))) sits behind the output layers of attention and of
     the feed-forward part, before the residual sum. a1 and a2 are the masks of `HAT`, with its rule
@@ -120,7 +121,8 @@ class HatAdapters(HAT):
             raise ValueError(f"width is a whole number of at least 1, not {self.width}.")
         if self.strength < 0 or self.s_max <= 1 or min(self.steps, self.largest, self.clip) <= 0:
             raise ValueError(
-                f"{self.name} needs strength of at least 0, s_max above 1, and steps, largest and clip above 0."
+                f"{self.name} needs strength of at least 0, s_max above 1, and steps, largest and "
+                "clip above 0."
             )
         sites = self._inserted(model)
         self.tasks, self.masks, self._used, self._owned = 0, {}, {}, owned_by(model, sites)
@@ -131,8 +133,8 @@ class HatAdapters(HAT):
             install(model, site, self.masks[site.name])
         return self._adopt
 
-    def expect(self, outline: Any) -> None:
-        """Of the task that comes, told in batches by a run: s runs up once in an epoch, or in the task if that is shorter."""
+    def expect(self, outline: Outline) -> None:
+        """Let s run up once in an epoch, or in the task if that is shorter."""
         for mask in self.masks.values():
             mask.cycle = max(2, min(outline.epoch, outline.steps))
 
@@ -172,14 +174,15 @@ class HatAdapters(HAT):
         if not found:
             candidates = dict.fromkeys(re.sub(r"\.\d+(?=\.)", ".*", name) for name in layers)
             raise ValueError(
-                f"No layer of {type(encoder).__name__} ends a branch beside a residual connection: name those behind which "
-                f"adapters shall sit, places= some of {', '.join(candidates) or '(it has no layer)'}."
+                f"No layer of {type(encoder).__name__} ends a branch beside a residual connection: "
+                "name those behind which adapters shall sit, places= some of "
+                f"{', '.join(candidates) or '(it has no layer)'}."
             )
         return found
 
 
 def branch_ends(wiring: Wiring) -> dict[str, int]:
-    """Where branches join the residual stream: the last module before the sum, behind the layer and its dropout; with its units.
+    """Where branches join the residual stream: the last module before the sum, with its units.
 
     A branch ends with a layer that feeds nothing but the sum; the other summand is the stream,
     which is no such layer.
@@ -204,7 +207,7 @@ def branch_ends(wiring: Wiring) -> dict[str, int]:
 
 
 def _branch(wiring: Wiring, index: int, user: int) -> tuple[str, int] | None:
-    """The last module and the units of the branch whose result `user` takes, if a layer made it for nobody else."""
+    """The last module and the units of the branch that ends in `user`, if a layer made it."""
     place = ""
     while wiring.users(index) == [user]:
         call = wiring.calls[index]

@@ -14,7 +14,7 @@ __all__ = ["BCL", "AgreementRouting"]
 
 
 class AgreementRouting(nn.Module):
-    """E (s_1, ..., s_J): what the capsules of the tasks so far agree on, expanded to the units of the place.
+    """E (s_1, ..., s_J): what the capsules of the tasks so far agree on, for all units.
 
     Args:
         units: of the place.

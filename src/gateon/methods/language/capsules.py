@@ -14,7 +14,7 @@ __all__ = ["TaskCapsules", "routed", "squash"]
 
 
 def squash(u: Tensor) -> Tensor:
-    """|u|^2 / (1 + |u|^2) u / |u| along the last dimension: the direction stays, the length comes below one.
+    """|u|^2 / (1 + |u|^2) u / |u| along the last dimension: a length below one.
 
     >>> squash(torch.tensor([3.0, 4.0]))
     tensor([0.5769, 0.7692])
@@ -24,7 +24,9 @@ def squash(u: Tensor) -> Tensor:
 
 
 def routed(votes: Tensor, rounds: int) -> tuple[Tensor, Tensor]:
-    """Routing by agreement: s_j = sum_i c_ij u_ij, and c. Votes u are (..., tasks i, capsules j, size), c is (..., i, j).
+    """Routing by agreement: s_j = sum_i c_ij u_ij, and c.
+
+    Votes u are (..., tasks i, capsules j, size), c is (..., i, j).
 
     c_ij = softmax_i(b_ij), and after each round but the last b_ij <- b_ij + u_ij . squash(s_j),
     from b = 0.
@@ -43,10 +45,10 @@ def routed(votes: Tensor, rounds: int) -> tuple[Tensor, Tensor]:
 
 
 class TaskCapsules(Contextual):
-    """The capsule p_i = squash(A_i x + a_i) of every task i, and its votes u_ij = W_ij p_i for each semantic capsule j.
+    """The capsule p_i = squash(A_i x + a_i) of every task i, and its votes u_ij = W_ij p_i.
 
-    A task asks its own capsule and those of tasks before it, never a later one. Tasks are ordered
-    by their contexts.
+    There is a vote for each semantic capsule j. A task asks its own capsule and those of tasks
+    before it, never a later one. Tasks are ordered by their contexts.
 
     Args:
         units: of the hidden state x.
@@ -55,7 +57,7 @@ class TaskCapsules(Contextual):
         seed: A is drawn from N(0, 0.02^2), a is 0, W from N(0, 1).
 
     >>> capsules = TaskCapsules(8, 3, 3, (0, 0))
-    >>> capsules.add_context(); capsules.context = 1
+    >>> capsules.add_context(); capsules.show(1)
     >>> capsules(torch.ones(2, 5, 8)).shape
     torch.Size([2, 5, 2, 3, 3])
     """

@@ -1,4 +1,4 @@
-"""CTR: adapters whose tasks share knowledge through capsules, taken over from tasks that are found to be alike."""
+"""CTR: adapters whose tasks share knowledge through capsules, from tasks found to be alike."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WIDTHS = (3, 4, 5)  # of the filters, in tokens
 
 
 class TransferRouting(nn.Module):
-    """E (s_1, ..., s_J), s_j = sum_i d_i q_ij u_ij over the tasks so far: d_i whether task i is of use, q_i how much.
+    """E (s_1, ..., s_J), s_j = sum_i d_i q_ij u_ij: d_i whether task i is of use, q_i how much.
 
     Args:
         units: of the place.
@@ -65,7 +65,10 @@ class TransferRouting(nn.Module):
         return shared
 
     def compared(self, votes: Tensor) -> tuple[Tensor, Tensor]:
-        """d (N, tasks) of 0 and 1, the active task's 1, and q (N, tasks, capsules * size); votes are (N, tokens, tasks, ...)."""
+        """d (N, tasks) of 0 and 1, the active task's 1, and q (N, tasks, capsules * size).
+
+        Votes are (N, tokens, tasks, ...).
+        """
         seen = votes if self.tokens is None else votes * self.tokens[:, :, None, None].to(votes)
         texts = seen.permute(0, 2, 3, 1)  # (N, tasks, features, tokens)
         samples, tasks = texts.shape[:2]
@@ -77,7 +80,7 @@ class TransferRouting(nn.Module):
         return torch.cat([previous, previous.new_ones(samples, 1)], 1), self.similarity(z)
 
     def _decided(self, scores: Tensor) -> Tensor:
-        """0 or 1: drawn in training, with the slope of the soft choice; the likelier in evaluation."""
+        """0 or 1: drawn in training, with the slope of the soft choice; else the likelier."""
         if self.training:
             return F.gumbel_softmax(scores, hard=True)[..., 0]
         return (scores[..., 0] > scores[..., 1]).to(scores.dtype)

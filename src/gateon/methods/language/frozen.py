@@ -14,7 +14,7 @@ __all__ = ["Frozen", "encoder_of", "freeze"]
 
 @dataclass
 class Frozen(Method):
-    """The pretrained encoder stays as it is to the bit; the layers behind it are learned task after task.
+    """Keeps the pretrained encoder as it is, to the bit; the layers behind it are learned.
 
     The usual lower bound of language models: what the pretrained features alone are good for.
 
@@ -35,12 +35,13 @@ class Frozen(Method):
         freeze(model.get_submodule(name))
         if name == "" or not any(p.requires_grad for p in model.parameters()):
             raise ValueError(
-                f"Nothing of {type(model).__name__} would be learned: put a head on top of the encoder."
+                f"Nothing of {type(model).__name__} would be learned: "
+                "put a head on top of the encoder."
             )
 
 
 def encoder_of(model: nn.Module, name: str | None = None) -> str:
-    """The name of the pretrained part of a model: its child `encoder`, as in a text classifier, or the base of one of transformers.
+    """The name of the pretrained part: the child `encoder`, or the base of transformers.
 
     >>> encoder_of(nn.ModuleDict({"encoder": nn.Linear(2, 2), "head": nn.Linear(2, 2)}))
     'encoder'
@@ -49,7 +50,8 @@ def encoder_of(model: nn.Module, name: str | None = None) -> str:
     if name is not None:
         if name not in dict(model.named_modules()):
             raise ValueError(
-                f"{type(model).__name__} has no module {name!r}: name its encoder, perhaps {', '.join(children)}."
+                f"{type(model).__name__} has no module {name!r}: name its encoder, perhaps "
+                f"{', '.join(children)}."
             )
         return name
     base: object = getattr(model, "base_model", None)  # transformers' word for it
@@ -59,7 +61,8 @@ def encoder_of(model: nn.Module, name: str | None = None) -> str:
     if "encoder" in children:
         return "encoder"
     raise ValueError(
-        f"{type(model).__name__} has no child called encoder: name it, encoder= one of {', '.join(children)}."
+        f"{type(model).__name__} has no child called encoder: name it, encoder= one of "
+        f"{', '.join(children)}."
     )
 
 

@@ -1,4 +1,4 @@
-"""Texts as questions and answers, in token ids: how LAMOL writes a sample of any task as one sequence."""
+"""Texts as questions and answers in token ids: how LAMOL writes a sample as one sequence."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ IGNORED = -100  # a target that does not count
 
 @dataclass(frozen=True)
 class Signs:
-    """The tokens behind a model's own: [ANS], [END], those of classes without words, then [GEN_k] and [ASK_k] of each task k.
+    """The tokens behind a model's own.
+
+    They are [ANS], [END], those of classes without words, then [GEN_k] and [ASK_k] of each task k.
 
     Args:
         words: how many tokens the model has of its own.
@@ -24,7 +26,8 @@ class Signs:
         pad: the id that fills texts up at the right.
 
     >>> signs = Signs(100, 2)
-    >>> signs.sequence(torch.tensor([7, 8, 0, 0]), task=1, label=0)  # 7, 8, [ASK_1], [ANS], the answer, [END]
+    >>> # 7, 8, [ASK_1], [ANS], the answer, [END]
+    >>> signs.sequence(torch.tensor([7, 8, 0, 0]), task=1, label=0)
     tensor([  7,   8, 107, 100, 102, 101])
     """
 
@@ -34,13 +37,14 @@ class Signs:
     pad: int = 0
 
     def __post_init__(self) -> None:
-        """Refuse answers that do not fit."""
+        """Validate the answers."""
         given = self.words_of
         if given is not None and (
             len(given) != self.classes or not all(given) or max(map(max, given)) >= self.words
         ):
             raise ValueError(
-                f"answers are token ids below {self.words}, one or more for each of {self.classes} classes."
+                f"answers are token ids below {self.words}, one or more for each of {self.classes} "
+                "classes."
             )
 
     @property
@@ -75,7 +79,7 @@ class Signs:
         )
 
     def answered(self, sequences: list[Tensor]) -> tuple[Tensor, Tensor]:
-        """Inputs, and the token behind each of them as target, of which only the answer and [END] count.
+        """Inputs, and the token behind each as target; only the answer and [END] count.
 
         >>> Signs(100, 2).answered([torch.tensor([7, 105, 100, 102, 101])])
         (tensor([[  7, 105, 100, 102]]), tensor([[-100, -100,  102,  101]]))

@@ -1,1 +1,1 @@
-"""What several methods use: calls of a model, gradients per sample, stored samples, quadratic penalties."""
+"""What several methods use: calls of a model, gradients per sample, stored samples, penalties."""

@@ -1,52 +1,68 @@
-"""How the other methods call a model besides training it: in evaluation, in another context, watching the batch at hand."""
+"""How methods and learners call a model: on its device, for its logits, in evaluation mode."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any
 
-import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 
-from ...anatomy.contextual import Contextual, show_context
 from ...anatomy.wiring import evaluating
 from ...gating.gate import Gate
 
 __all__ = [
-    "LastBatch",
     "check_seed",
     "check_strength",
-    "context_of",
     "evaluating",
+    "logits",
+    "moved",
     "outputs",
-    "showing",
     "trainable",
 ]
 
 
+def moved(x: Any, model: nn.Module) -> Any:
+    """Inputs on the device of a model: one tensor, or several by name."""
+    device = next(model.parameters()).device
+    if isinstance(x, Mapping):
+        return {name: value.to(device) for name, value in x.items()}
+    return x.to(device)
+
+
+def logits(model: nn.Module, x: Any, state: Mapping[str, Tensor] | None = None) -> Tensor:
+    """What a model computes for inputs on its device: its outputs, or the logits among them.
+
+    Args:
+        model: what is called.
+        x: one tensor, or several by name.
+        state: parameters and buffers to use in place of the model's own.
+
+    >>> logits(nn.Linear(3, 2), torch.zeros(4, 3)).shape
+    torch.Size([4, 2])
+    """
+    args, named = ((), dict(x)) if isinstance(x, Mapping) else ((x,), {})
+    output = (
+        model(*args, **named) if state is None else functional_call(model, dict(state), args, named)
+    )
+    found: Tensor = getattr(output, "logits", output)
+    return found
+
+
 def outputs(model: nn.Module, x: Any) -> Tensor:
-    """The model's outputs in float32 for one tensor, or for named ones.
+    """The logits of a model in float32, for inputs on any device.
 
     >>> outputs(nn.Linear(3, 2), torch.zeros(4, 3)).shape
     torch.Size([4, 2])
     """
-    device = next(model.parameters()).device
-    output = (
-        model(**{name: value.to(device) for name, value in x.items()})
-        if isinstance(x, Mapping)
-        else model(x.to(device))
-    )
-    logits: Tensor = getattr(output, "logits", output)
-    return logits.float()
+    return logits(model, moved(x, model)).float()
 
 
 def trainable(model: nn.Module) -> dict[str, nn.Parameter]:
     """The parameters a method looks after, by name.
 
-    Those of gates are not among them: there is a row for every context, and no context moves
-    another's.
+    Gates are not among them: every context has its own row, and moves no other's.
 
     >>> list(trainable(nn.Linear(3, 2)))
     ['weight', 'bias']
@@ -55,103 +71,25 @@ def trainable(model: nn.Module) -> dict[str, nn.Parameter]:
     return {name: p for name, p in model.named_parameters() if p.requires_grad and id(p) not in own}
 
 
-def context_of(model: nn.Module) -> int | None:
-    """The context its modules with something for every context are switched to; None where it has no such module.
-
-    >>> context_of(nn.Linear(2, 2)) is None
-    True
-    """
-    return next(
-        (module.context for module in model.modules() if isinstance(module, Contextual)), None
-    )
-
-
-@contextmanager
-def showing(model: nn.Module, context: int | None) -> Iterator[None]:
-    """The model in another context; None: as it is."""
-    before = context_of(model)
-    if context is None or before is None or context == before:
-        yield
-        return
-    show_context(model, context)
-    try:
-        yield
-    finally:
-        show_context(model, before)
-
-
-class LastBatch:
-    """The inputs and outputs of the last forward pass a model was trained with.
-
-    `Method.penalty` is given the model only; this hook, put on it in `prepare`, holds the rest. It
-    is no part of any state.
-
-    >>> model = nn.Linear(3, 2)
-    >>> last = LastBatch(model)
-    >>> output = model(torch.zeros(4, 3))
-    >>> last.size, last.output is output
-    (4, True)
-    """
-
-    def __init__(self, model: nn.Module) -> None:
-        self.x: Any = None
-        self.output: Any = None
-        self.paused = False
-
-        def keep(
-            module: nn.Module, args: tuple[Any, ...], named: dict[str, Any], output: Any
-        ) -> None:
-            # A copy of the model carries this hook too; what it is called with is none of our
-            # business.
-            if module is model and module.training and torch.is_grad_enabled() and not self.paused:
-                self.x, self.output = named or args[0], output
-
-        model.register_forward_hook(keep, with_kwargs=True)
-
-    @property
-    def size(self) -> int:
-        """How many samples it has."""
-        return len(next(iter(self.x.values())) if isinstance(self.x, Mapping) else self.x)
-
-    @property
-    def logits(self) -> Tensor:
-        """The outputs in float32, with their graph."""
-        logits: Tensor = getattr(self.output, "logits", self.output)
-        return logits.float()
-
-    @contextmanager
-    def looking_away(self) -> Iterator[None]:
-        """Keep what there is during forward passes of the method's own."""
-        self.paused = True
-        try:
-            yield
-        finally:
-            self.paused = False
-
-    def forget(self) -> None:
-        """Let the memory go."""
-        self.x = self.output = None
-
-
 def check_seed(seed: int) -> None:
-    """Seeds are whole numbers from 0 on.
+    """Check that a seed is a whole number of at least 0.
 
     >>> check_seed(-1)
     Traceback (most recent call last):
     ...
-    ValueError: seed is a whole number of at least 0, not -1.
+    ValueError: seed must be a whole number of at least 0, got -1.
     """
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
-        raise ValueError(f"seed is a whole number of at least 0, not {seed!r}.")
+        raise ValueError(f"seed must be a whole number of at least 0, got {seed!r}.")
 
 
 def check_strength(name: str, value: float) -> None:
-    """A number that may not be negative.
+    """Check that a number is finite and not negative.
 
     >>> check_strength("strength", -1.0)
     Traceback (most recent call last):
     ...
-    ValueError: strength is a finite number of at least 0, not -1.0.
+    ValueError: strength must be a finite number of at least 0, got -1.0.
     """
     if (
         isinstance(value, bool)
@@ -159,4 +97,4 @@ def check_strength(name: str, value: float) -> None:
         or not math.isfinite(value)
         or value < 0
     ):
-        raise ValueError(f"{name} is a finite number of at least 0, not {value!r}.")
+        raise ValueError(f"{name} must be a finite number of at least 0, got {value!r}.")

@@ -1,4 +1,4 @@
-"""Gradients of single samples: their rows, and the sums of their squares without the rows where a layer allows it."""
+"""Gradients of single samples as rows, and sums of their squares without the rows."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call, grad, vmap
+from torch.func import grad, vmap
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils._pytree import tree_map
 
 from ...anatomy.norm import ContextNorm
 from ...gating.gate import Gate
+from .calls import logits
 from .samples import picked
 
 __all__ = ["check_single_samples", "gradient_rows", "square_sums"]
@@ -28,16 +29,19 @@ def check_single_samples(model: nn.Module, method: str) -> None:
         unkept = isinstance(module, _BatchNorm) and module.running_mean is None
         if unkept or (isinstance(module, ContextNorm) and module.statistics == "batch"):
             raise ValueError(
-                f"{method} needs the gradients of single samples, but the norm {name!r} uses the statistics of the batch: "
-                "use norms that keep statistics, or none."
+                f"{method} needs the gradients of single samples, but the norm {name!r} uses the "
+                "statistics of the batch: use norms that keep statistics, or none."
             )
 
 
 def gradient_rows(model: nn.Module, names: Collection[str], x: Any, pick: Tensor) -> Tensor:
-    """The gradient of pick_n . model(x_n) for every sample n, as a row over the parameters named, (N, numbers).
+    """The gradient of pick_n . model(x_n) for every sample n, (N, numbers).
+
+    A row is made of the gradients of the parameters named, one after the other.
 
     >>> model = nn.Linear(2, 2)
-    >>> gradient_rows(model, ["weight", "bias"], torch.tensor([[3.0, 4.0]]), torch.tensor([[1.0, 0.0]]))
+    >>> x, pick = torch.tensor([[3.0, 4.0]]), torch.tensor([[1.0, 0.0]])
+    >>> gradient_rows(model, ["weight", "bias"], x, pick)
     tensor([[3., 4., 0., 0., 1., 0.]])
     """
     state = {name: p.detach() for name, p in model.named_parameters()}
@@ -62,7 +66,8 @@ def square_sums(
     A Linear layer that reads one vector a sample has the gradient g a^T, whose square is that of g
     times that of a: the sum over samples is one matrix product, and no row is ever written.
 
-    >>> sums = square_sums(nn.Linear(2, 2), ["weight", "bias"], torch.ones(5, 2), torch.eye(2)[[0, 1, 0, 1, 0]])
+    >>> pick = torch.eye(2)[[0, 1, 0, 1, 0]]
+    >>> sums = square_sums(nn.Linear(2, 2), ["weight", "bias"], torch.ones(5, 2), pick)
     >>> sums["weight"].shape, bool((sums["bias"] > 0).all())
     (torch.Size([2, 2]), True)
     """
@@ -118,7 +123,7 @@ def square_sums(
 
 @contextmanager
 def _unobserved(model: nn.Module) -> Iterator[None]:
-    """Gates gather no relevance meanwhile: this pass is not learned from, and vmap could not follow it."""
+    """Gates observe nothing meanwhile: nothing is learned from this pass."""
     observed = [(gate, gate.tap) for gate in model.modules() if isinstance(gate, Gate)]
     for gate, _ in observed:
         gate.tap = None
@@ -130,7 +135,7 @@ def _unobserved(model: nn.Module) -> Iterator[None]:
 
 
 def _each(gradient: Callable[..., Any], parts: Any, samples: Any, weights: Tensor) -> Any:
-    """What `gradient` gives for every sample: at once, or one by one where a model decides on values, as transformers do."""
+    """What `gradient` gives for every sample: at once, or one by one if vmap cannot follow."""
     if len(weights) > 1:
         try:
             return vmap(gradient, (None, 0, 0))(parts, samples, weights)
@@ -146,12 +151,12 @@ def _each(gradient: Callable[..., Any], parts: Any, samples: Any, weights: Tenso
 
 def _output(model: nn.Module, state: Mapping[str, Tensor], sample: Any) -> Tensor:
     """The outputs for one sample."""
-    named = (
-        {name: value[None] for name, value in sample.items()} if isinstance(sample, Mapping) else {}
+    one = (
+        {name: value[None] for name, value in sample.items()}
+        if isinstance(sample, Mapping)
+        else sample[None]
     )
-    output = functional_call(model, dict(state), () if named else (sample[None],), named)
-    logits: Tensor = getattr(output, "logits", output)
-    return logits[0].float()
+    return logits(model, one, state)[0].float()
 
 
 def _pieces(x: Any, pick: Tensor, numbers: int) -> Iterator[tuple[Any, Tensor]]:
@@ -168,7 +173,7 @@ def _pieces(x: Any, pick: Tensor, numbers: int) -> Iterator[tuple[Any, Tensor]]:
 
 @torch.no_grad()
 def _vector_layers(model: nn.Module, names: Collection[str], sample: Any) -> dict[str, nn.Linear]:
-    """The Linear layers that are called once a pass, with one vector a sample, and share their parameters with no other."""
+    """Linear layers called once a pass, with one vector a sample, that share no parameter."""
     uses = Counter(id(p) for _, p in model.named_parameters(remove_duplicate=False))
     linear = {
         name: layer

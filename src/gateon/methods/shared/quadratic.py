@@ -1,4 +1,4 @@
-"""Quadratic penalties, slope / 2 * sum_i w_i (theta_i - c_i)^2, put into the gradients just before the optimizer steps.
+"""Quadratic penalties, slope / 2 * sum_i w_i (theta_i - c_i)^2, as gradients before the step.
 
 The gradient of such a penalty is known: slope * w * (theta - c). Adding it block by block costs one
 pass over the parameters, where a term of the loss would build a graph and several tensors of their
@@ -51,19 +51,20 @@ def energy(
 
 
 def check_fits(kept: Mapping[str, Tensor], model: nn.Module) -> None:
-    """What is remembered of a parameter must be of its shape; parameters that are new have no past."""
+    """Check that what is remembered of a parameter has its shape; new ones have no past."""
     shapes = {name: tuple(p.shape) for name, p in model.named_parameters()}
     for name, tensor in kept.items():
         if shapes.get(name) != tuple(tensor.shape):
             now = f"is {shapes[name]} now" if name in shapes else "is gone"
             raise ValueError(
-                f"The parameter {name!r} was {tuple(tensor.shape)} when it was last seen and {now}: "
-                "keep the parameters of a model from task to task, or start with a new method."
+                f"The parameter {name!r} was {tuple(tensor.shape)} when it was last seen and "
+                f"{now}: keep the parameters of a model from task to task, or start with a new "
+                "method."
             )
 
 
 def check_loaded(state: Mapping[str, Mapping[str, Tensor]], model: nn.Module | None) -> nn.Module:
-    """The model a loaded state is for: it must have been prepared, and have the parameters the state speaks of."""
+    """The model a state is loaded for: a prepared one, with the parameters of the state."""
     if model is None:
         raise ValueError("There is no model to load this state for: call prepare(model) first.")
     for kept in state.values():

@@ -19,7 +19,7 @@ Balance = Literal["reservoir", "class", "task"]
 
 @dataclass
 class Samples:
-    """Inputs and labels of one task, with the random number of each sample that decides how long it is kept."""
+    """Samples of one task, each with a random number that decides how long it is kept."""
 
     x: Any
     y: Tensor
@@ -70,7 +70,8 @@ def gathered(
     batches = [(x, y) for x, y in data if len(y)]
     if not batches:
         raise ValueError(
-            f"Task {task} ended without data to look back on: give end_task the batches of its training data."
+            f"Task {task} ended without data to look back on: "
+            "give end_task the batches of its training data."
         )
     y = torch.cat([labels for _, labels in batches])
     key = torch.rand(len(y), generator=generator, dtype=torch.float64)
@@ -90,7 +91,8 @@ class Memory:
         balance: over what the room is shared.
 
     >>> memory = Memory(10, "class")
-    >>> memory.add(gathered([(torch.zeros(100, 3), torch.arange(100) % 5)], 0, torch.Generator().manual_seed(0)))
+    >>> batches = [(torch.zeros(100, 3), torch.arange(100) % 5)]
+    >>> memory.add(gathered(batches, 0, torch.Generator().manual_seed(0)))
     >>> torch.cat([part.y for part in memory.parts]).bincount()
     tensor([2, 2, 2, 2, 2])
     """
@@ -100,7 +102,7 @@ class Memory:
     parts: list[Samples] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        """Refuse sizes and balances that mean nothing."""
+        """Validate size and balance."""
         if self.size is not None and (
             isinstance(self.size, bool) or not isinstance(self.size, int) or self.size < 1
         ):
@@ -180,7 +182,7 @@ class Memory:
 
 
 def _smallest_ranks(key: Tensor, group: Tensor, count: int) -> Tensor:
-    """Which of them have the smallest ranks within their groups, the smaller numbers first where ranks are equal."""
+    """A mask of the `count` smallest ranks within groups; of equal ranks, the smaller keys."""
     order = key.argsort(stable=True)
     order = order[group[order].argsort(stable=True)]  # by group, and by number within it
     sizes = group.unique(return_counts=True)[1]

@@ -15,11 +15,12 @@ __all__ = ["scale_updates"]
 def scale_updates(
     optimizer: Optimizer, factors: Callable[[], Mapping[nn.Parameter, Tensor]]
 ) -> None:
-    """Scale every update of the parameters that `factors()` names, asked for before each step, by factors in [0, 1].
+    """Scale every update of the parameters in `factors()` by its factors in [0, 1].
 
-    Plain SGD has its gradients scaled. Any other optimizer would undo that (Adam) or move a weight
-    without a gradient (momentum, decay): there theta <- lerp(theta before, theta after the step,
-    factor). Either way 0 is bit-frozen and 1 is as without this.
+    It is called before each step. Plain SGD has its gradients scaled. Any other optimizer would
+    undo that (Adam) or move a weight without a gradient (momentum, decay): there theta <-
+    lerp(theta before, theta after the step, factor). Either way 0 is bit-frozen and 1 is as without
+    this.
 
     >>> weight = nn.Parameter(torch.ones(2))
     >>> optimizer = torch.optim.Adam([weight], lr=0.5)

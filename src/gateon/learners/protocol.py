@@ -1,0 +1,108 @@
+"""The learner protocol: what a run asks of whatever learns a stream of batches."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Protocol
+
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from ..detection.detector import ContextDetector
+from ..detection.infer import Observation
+from ..methods.base import Outline
+from ..storage.states import Inputs
+
+__all__ = ["AnyLearner", "check_finite", "described"]
+
+
+class AnyLearner(Protocol):
+    """Learns batches in contexts, predicts in any of them, and goes on from its state."""
+
+    @property
+    def name(self) -> str:
+        """What it is called in records."""
+
+    @property
+    def replay(self) -> bool:
+        """Whether it learns samples of past tasks again."""
+
+    @property
+    def label_at_test(self) -> bool:
+        """Whether it must be told the task to predict."""
+
+    @property
+    def separate(self) -> bool:
+        """Whether contexts have networks of their own, so that none can change another."""
+
+    @property
+    def contexts(self) -> ContextDetector | None:
+        """What infers contexts; None if `observe` is told them."""
+
+    @property
+    def description(self) -> Mapping[str, str]:
+        """What it is made of, in words that are the same in every process."""
+
+    @property
+    def model(self) -> nn.Module:
+        """The network, with everything learned so far."""
+
+    def expect(self, outline: Outline) -> None:
+        """Be told about the next task, before it begins."""
+
+    def switch(self, context: int) -> bool:
+        """Learn another context from now on; whether it is another one."""
+
+    def observe(self, x: Any, y: Tensor, context: int | None = None) -> Observation:
+        """Learn one batch. If its loss is not finite: FloatingPointError, and nothing changes."""
+
+    def predict(self, x: Any, context: int | None = None) -> Tensor:
+        """Outputs for x in a context, by default the one being learned."""
+
+    def end_task(self, task: int, data: Iterable[tuple[Any, Tensor]]) -> None:
+        """Be told that a task is over, with its batches."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that decides how learning goes on."""
+
+    def load_state_dict(self, state: Mapping[str, Any], inputs: Inputs | None = None) -> None:
+        """Go on exactly where a state was taken; nothing changes if the state does not fit."""
+
+
+def check_finite(loss: float, step: int, context: int | None, restore: Callable[[], None]) -> None:
+    """Raise FloatingPointError for a loss that is not finite, after putting things back."""
+    if not math.isfinite(loss):
+        restore()
+        raise FloatingPointError(
+            f"The loss is {loss} at step {step} in context {context}; nothing was learned from "
+            "that batch. Lower the learning rate, or look for such values in the data."
+        )
+
+
+def described(
+    model: nn.Module | str,
+    method: Any,
+    schedule: Any,
+    loss: Any,
+    optimizer: Optimizer | str,
+    others: Mapping[str, Any] | None = None,
+) -> dict[str, str]:
+    """What a learner is made of, in words that are the same in every process.
+
+    Args:
+        model: its network, or what it looked like.
+        method: what is done against forgetting.
+        schedule: of the learning rate.
+        loss: of outputs and labels.
+        optimizer: as it is built.
+        others: anything else that decides how it learns.
+
+    >>> described("a network", "EWC()", None, "a loss", "Adam")["method"]
+    'EWC()'
+    """
+    parts = {"model": model, "method": method, "schedule": schedule, "loss": loss}
+    parts |= {"precision": "float32", **(others or {}), "optimizer": optimizer}
+    words = {name: part if isinstance(part, str) else repr(part) for name, part in parts.items()}
+    return {name: re.sub(r" at 0x[0-9a-f]+", "", text) for name, text in words.items()}
