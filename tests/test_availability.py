@@ -103,7 +103,7 @@ def test_recovery_is_endless_without_epsilon_or_from_zero():
     assert availability.recovery_time(10, 2.0, 0.0, 0.01, 0.0) == math.inf
     assert availability.recovery_time(10, 200.0, 0.0, 0.01, 1.0) == math.inf
     assert availability.recovery_time(10, 1.0, 0.5, 0.01, 1.0) == 0
-    with pytest.raises(ValueError, match="irrelevant then"):
+    with pytest.raises(ValueError, match="irrelevant afterwards"):
         availability.recovery_time(10, 0.5, 2.0, 0.01, 1.0)
 
 

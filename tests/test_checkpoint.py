@@ -78,13 +78,13 @@ def test_tensors_that_share_memory_come_back_apart(tmp_path):
 
 @pytest.mark.parametrize("state", [{1: 2}, {None: 2}])
 def test_parts_without_names_are_refused(tmp_path, state):
-    with pytest.raises(TypeError, match=r"The parts of a state have names\."):
+    with pytest.raises(TypeError, match=r"The names of a state's parts must be strings\."):
         checkpoint.save(state, tmp_path / "x")
     assert not list(tmp_path.iterdir())
 
 
 def test_a_tensor_of_a_kind_the_format_does_not_have_is_refused(tmp_path):
-    with pytest.raises(TypeError, match=r"A state holds real numbers, not torch\.complex64"):
+    with pytest.raises(TypeError, match=r"Tensors of a state must be real, got torch\.complex64"):
         checkpoint.save({"x": torch.ones(2, dtype=torch.complex64)}, tmp_path / "x")
 
 
@@ -93,7 +93,7 @@ def test_what_could_not_be_read_without_pickle_is_refused_before_anything_is_wri
     tmp_path, value
 ):
     with pytest.raises(
-        TypeError, match="A state holds tensors, numbers, strings, lists and dicts, not"
+        TypeError, match="A state must consist of tensors, numbers, strings, lists and dicts, got"
     ):
         checkpoint.save({"value": [value]}, tmp_path / "x")
     assert not list(tmp_path.iterdir())
@@ -128,7 +128,7 @@ def test_a_damaged_or_foreign_file_is_an_error_that_says_what_to_do(tmp_path, wr
     before = path.read_bytes()
     with pytest.raises(
         checkpoint.DamagedError,
-        match=r"checkpoint.safetensors is damaged or no checkpoint of gateon \(.+\): delete it to start anew\.$",
+        match=r"checkpoint.safetensors is damaged or not a gateon checkpoint \(.+\): delete it to start anew\.$",
     ):
         checkpoint.load(path)
     assert path.read_bytes() == before
@@ -144,7 +144,7 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path, monke
 
     monkeypatch.setattr(os, call, fails)
     with pytest.raises(
-        OSError, match=r"state could not be written \(No space left on device\): make room there"
+        OSError, match=r"state could not be written \(No space left on device\): free some space"
     ):
         checkpoint.save({"step": 2}, path)
     assert checkpoint.load(path) == {"step": 1} and [p.name for p in tmp_path.iterdir()] == [

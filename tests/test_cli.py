@@ -651,7 +651,7 @@ def test_a_terminal_shows_a_bar_and_ctrl_c_leaves_a_run_that_goes_on(program, he
     process.wait()
     process.stderr.close()
     assert (
-        re.search(r"going on at task \d+, step \d+", first)
-        and "going on at task 1," not in first
+        re.search(r"resuming at task \d+, step \d+", first)
+        and "resuming at task 1," not in first
         and "\x1b" not in first
     )

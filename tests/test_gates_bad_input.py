@@ -34,11 +34,11 @@ from gate_models import anatomy, mlp
         ({"width": -1.0}, "width must be above 0"),
         ({"power": 0}, "power at least 1"),
         ({"sites": "fc*"}, "No layer matches 'fc\\*'.*'0'"),
-        ({"sites": []}, "sites= holds no pattern"),
+        ({"sites": []}, "sites= is empty"),
         ({"sites": {}}, "names no place"),
         ({"sites": {"9": "0"}}, "No module matches '9'"),
         ({"sites": {"1": "9"}}, "No module matches '9'"),
-        ({"sites": {"1": "1"}}, "Site '1' owns no layer that has units"),
+        ({"sites": {"1": "1"}}, "Site '1' owns no layer with units"),
         ({"sites": {"*": "0"}}, "'\\*' matches 5 modules"),
         ({"sites": {"1": "0", "[1]": "2"}}, "one place twice"),
     ],
@@ -87,7 +87,7 @@ class Forks(nn.Module):
         ),
         (
             Forks,
-            "Forks cannot be read without data .*pass example=.*or name the sites as a mapping",
+            "Forks cannot be traced without data .*pass example=.*or name the sites as a mapping",
         ),
     ],
 )

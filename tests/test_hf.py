@@ -457,17 +457,17 @@ def test_weights_in_a_pipe_make_nobody_wait(tmp_path):
     gateon.hf.save_pretrained(model, tmp_path)
     (tmp_path / "model.safetensors").unlink()
     os.mkfifo(tmp_path / "model.safetensors")
-    with pytest.raises(ValueError, match=r"model\.safetensors is no regular file"):
+    with pytest.raises(ValueError, match=r"model\.safetensors is not a regular file"):
         gateon.hf.from_pretrained(tmp_path)
 
 
 def test_files_that_are_not_there_or_cannot_be_written_are_said(tmp_path):
     with pytest.raises(ValueError, match="has no gates: attach them first"):
         gateon.hf.save_pretrained(make("bert"), tmp_path)
-    with pytest.raises(FileNotFoundError, match=r"holds no gateon\.safetensors: write it with"):
+    with pytest.raises(FileNotFoundError, match=r"has no gateon\.safetensors: save the model with"):
         gateon.hf.from_pretrained(tmp_path)
     model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Linear(2, 2))
     gateon.attach(model)
-    with pytest.raises(ValueError, match="Sequential is no model of transformers"):
+    with pytest.raises(ValueError, match="Sequential is not a model of transformers"):
         gateon.hf.save_pretrained(model, tmp_path)
     assert not list(tmp_path.iterdir())

@@ -213,7 +213,7 @@ def test_gates_that_peft_has_frozen_are_found_and_refused():
     for obstruct in (gateon.obstruct, gateon.hf.obstruct):
         with pytest.raises(
             ValueError,
-            match=r"cannot learn, as its requires_grad is False: call get_peft_model.* before attach",
+            match=r"cannot learn because its requires_grad is False: call get_peft_model.* before attach",
         ):
             obstruct(optimizer, gates)
     gates.detach()

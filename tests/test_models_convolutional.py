@@ -96,18 +96,18 @@ def test_a_block_is_its_equation(depth, norm):
     [
         (
             partial(cnn, (784,)),
-            r"takes images \(channels, height, width\), not inputs of shape \(784,\): use an mlp",
+            r"takes images \(channels, height, width\), got inputs of shape \(784,\): use an mlp",
         ),
         (
             partial(cnn, (1, 7, 28)),
-            "Images of 7 x 28 are too small for this network: it needs 8 x 8",
+            "Images must be at least 8 x 8 for this network, got 7 x 28",
         ),
-        (partial(cnn, (1, 28, 28), norm="layer"), "norm is"),
-        (partial(wide_resnet, 17), "depth of a Wide ResNet is 10, 16, 22, 28 .* not 17"),
-        (partial(wide_resnet, 16, 0), "widen and first are whole numbers of at least 1, not 0"),
-        (partial(wide_resnet, 16, 2, shape=(3, 30, 32)), "30 x 32 must be multiples of 4"),
+        (partial(cnn, (1, 28, 28), norm="layer"), "norm must be"),
+        (partial(wide_resnet, 17), "depth of a Wide ResNet must be 10, 16, 22, 28 .* got 17"),
+        (partial(wide_resnet, 16, 0), "widen and first must be at least 1, got 0"),
+        (partial(wide_resnet, 16, 2, shape=(3, 30, 32)), "must be multiples of 4, .* got 30 x 32"),
         (partial(wide_resnet, 16, 2, shape=(64,)), "takes images"),
-        (partial(mlp, 4, norm="layer"), "norm is"),
+        (partial(mlp, 4, norm="layer"), "norm must be"),
     ],
 )
 def test_what_a_network_cannot_take_is_one_sentence(make, sentence):

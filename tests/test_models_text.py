@@ -90,9 +90,9 @@ def test_gates_need_no_example(models):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"classes": 0}, "classes is a whole number"),
-        ({"pooling": "last"}, "pooling is"),
-        ({"dropout": 1.0}, "dropout is at least 0"),
+        ({"classes": 0}, "classes must be at least 1, got 0"),
+        ({"pooling": "last"}, "pooling must be"),
+        ({"dropout": 1.0}, "dropout must be at least 0"),
     ],
 )
 def test_bad_options_are_refused(models, options, words):

@@ -483,7 +483,7 @@ def test_follow_moves_to_another_optimizer_and_keeps_availability(per):
         torch.equal(p, q) for p, q in zip(model.parameters(), twin.parameters(), strict=True)
     )
     stranger = torch.optim.SGD(mlp()[0].parameters(), lr=LR)
-    with pytest.raises(ValueError, match="no parameter of the model"):
+    with pytest.raises(ValueError, match="not a parameter of the model"):
         handle.follow(stranger)
     assert handle.optimizers == [new] and len(new._optimizer_step_pre_hooks) == 1
 
@@ -527,7 +527,7 @@ def test_a_state_that_does_not_fit_changes_nothing():
     unknown, short = before | {"9:running": torch.ones(2)}, before | {"2:running": torch.zeros(5)}
     missing = {k: torch.zeros_like(v) for k, v in before.items() if k != "2:applied"}
     for state in (unknown, short, missing):
-        with pytest.raises(ValueError, match="is missing, unknown or of another shape"):
+        with pytest.raises(ValueError, match="is missing, unknown or has another shape"):
             handle.load_state_dict(state)
         assert_same(before, handle.state_dict())
 
@@ -543,29 +543,29 @@ def test_saturation_counts_units_below_a_threshold():
 # Bad arguments.
 
 BAD = [
-    ({"per": "layer"}, 'per is "unit" or "parameter", not'),
-    ({"rate": -0.1}, "The rate of site '0' is -0.1: choose one of at least 0"),
-    ({"rate": float("nan")}, "The rate of site '0' is nan"),
-    ({"rate": {"7": 0.1}}, "No site matches '7': write a pattern for names such as"),
-    ({"rate": {"0": 0.1}}, "rate says nothing of site '2': add a pattern for it"),
-    ({"epsilon": -1.0}, "epsilon is at least 0"),
-    ({"epsilon": float("inf")}, "epsilon is at least 0 and finite"),
-    ({"floor": 1.5}, "floor is between 0 and 1"),
-    ({"relevance": "taylor"}, "relevance is one of gradient, activity"),
-    ({"apply": "never"}, 'apply is "step" or "switch"'),
-    ({"scale": "weights"}, 'scale is "update" or "gradient"'),
+    ({"per": "layer"}, 'per must be "unit" or "parameter", got'),
+    ({"rate": -0.1}, "The rate of site '0' must be at least 0 and finite, got -0.1"),
+    ({"rate": float("nan")}, "The rate of site '0' must be at least 0 and finite, got nan"),
+    ({"rate": {"7": 0.1}}, "No site matches '7': use a pattern for names such as"),
+    ({"rate": {"0": 0.1}}, "rate does not cover site '2': add a pattern for it"),
+    ({"epsilon": -1.0}, "epsilon must be at least 0"),
+    ({"epsilon": float("inf")}, "epsilon must be at least 0 and finite"),
+    ({"floor": 1.5}, "floor must be between 0 and 1"),
+    ({"relevance": "taylor"}, "relevance must be a function or one of gradient, activity"),
+    ({"apply": "never"}, 'apply must be "step" or "switch"'),
+    ({"scale": "weights"}, 'scale must be "update" or "gradient"'),
     (
         {"frozen": "nothing.*"},
-        "No parameter matches 'nothing.*': write a pattern for names such as",
+        "No parameter matches 'nothing.*': use a pattern for names such as",
     ),
     ({"frozen": "*context_gate*"}, "No parameter matches"),
     (
         {"relevance": "next-layer", "head": True},
-        "needs to know which layer reads site '4', and none could be found: use",
+        "needs the layer that reads site '4', and none was found: use",
     ),
     (
         {"relevance": "next-layer-gated", "head": True},
-        "needs to know which layer reads site '4', and none could be found: use",
+        "needs the layer that reads site '4', and none was found: use",
     ),
 ]
 
@@ -608,7 +608,8 @@ def test_bad_options_are_told_in_one_sentence_and_change_nothing(options, messag
 def test_what_is_no_optimizer_is_told_so(optimizer):
     _, gates = mlp()
     with pytest.raises(
-        ValueError, match=r"is no optimizer and no list of them: give one of torch\.optim"
+        ValueError,
+        match=r"optimizer must be a torch optimizer or a list of them, got \w+: build one",
     ):
         gateon.obstruct(optimizer, gates)
     assert not gates.listeners
@@ -617,9 +618,9 @@ def test_what_is_no_optimizer_is_told_so(optimizer):
 def test_an_optimizer_named_twice_and_gates_that_are_none_are_told_so():
     model, gates = mlp()
     optimizer = torch.optim.SGD(model.parameters(), lr=LR)
-    with pytest.raises(ValueError, match="in the list twice: name each once"):
+    with pytest.raises(ValueError, match="listed twice: list each once"):
         gateon.obstruct([optimizer, optimizer], gates)
-    with pytest.raises(ValueError, match="gates is what attach"):
+    with pytest.raises(ValueError, match="gates must be what attach"):
         gateon.obstruct(optimizer, model)
     assert not gates.listeners and not optimizer._optimizer_step_pre_hooks
 

@@ -102,7 +102,7 @@ def test_a_tokenizer_of_another_model_is_refused(tmp_path, tiny):
     (small / "config.json").write_text(json.dumps(config | {"vocab_size": 100}))
     largest = len(tiny_tokenizer()) - 1
     with pytest.raises(
-        ValueError, match=f"ids up to {largest}, and .*small has embeddings of ids up to 99"
+        ValueError, match=f"ids up to {largest}, but .*small has embeddings for ids up to 99"
     ):
         pretrained.tokenizer(small)
     (small / "config.json").write_text(json.dumps(config | {"vocab_size": largest + 1}))
@@ -169,7 +169,7 @@ def test_weights_that_are_not_in_safetensors_are_refused(tmp_path):
     place = with_pickled_weights(tiny_model(tmp_path / "bert"))
     with pytest.raises(
         ValueError,
-        match=r"bert cannot be read .*only safetensors are.*write them anew with model\.save_pretrained",
+        match=r"bert cannot be read .*only safetensors are.*save them again with model\.save_pretrained",
     ):
         text_classifier(place, 2)
     text_classifier(place, 2, config_only=True)  # which reads none

@@ -170,7 +170,7 @@ def test_a_run_that_goes_on_after_a_last_step_has_no_loss_to_tell(capsys):
     lines.task(1, "second", [0.5, 0.5], 2.0)
     err = capsys.readouterr().err
     assert (
-        "4 tasks of 50 steps, going on at task 3, step 0" in err and "second: accuracy 50.00" in err
+        "4 tasks of 50 steps, resuming at task 3, step 0" in err and "second: accuracy 50.00" in err
     )
 
 

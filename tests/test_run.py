@@ -637,7 +637,7 @@ def test_a_full_disk_is_one_sentence_and_the_run_goes_on_once_there_is_room(data
     try:
         with pytest.raises(
             OSError,
-            match=r"checkpoint-0002-000000.safetensors could not be written \(.+\): make room",
+            match=r"checkpoint-0002-000000.safetensors could not be written \(.+\): free some space",
         ):
             go(asked, out, Fills(), save_every=0.0)
     finally:

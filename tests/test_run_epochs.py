@@ -175,5 +175,5 @@ def test_macro_f1_stands_beside_accuracy_everywhere(data, tmp_path):
 
 def test_the_heading_tells_the_least_and_the_most_steps():
     assert (
-        heading("s m", [4, 2, 6], 5) == "s m: 3 tasks of 2 to 6 steps, going on at task 2, step 1"
+        heading("s m", [4, 2, 6], 5) == "s m: 3 tasks of 2 to 6 steps, resuming at task 2, step 1"
     )

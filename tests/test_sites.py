@@ -101,13 +101,13 @@ def test_a_mapping_takes_units_and_dimension_from_the_same_layer():
 
 @pytest.mark.filterwarnings("ignore:Initializing zero-element")
 def test_a_named_site_without_units_is_refused():
-    with pytest.raises(ValueError, match="Site '0' owns no layer that has units"):
+    with pytest.raises(ValueError, match="Site '0' owns no layer with units"):
         find_sites(nn.Sequential(nn.Linear(3, 0), nn.Linear(0, 2)), {"0": "0"})
 
 
 def test_a_pattern_that_matches_nothing_shows_the_nearest_names():
     with pytest.raises(
-        ValueError, match=r"No layer matches 'encodr': write a pattern for names such as 'encoder'"
+        ValueError, match=r"No layer matches 'encodr': use a pattern for names such as 'encoder'"
     ):
         matching("encodr", ["decoder", "encoder", "head"], "layer")
     with pytest.raises(ValueError, match="'decoder', 'head'"):
@@ -218,7 +218,7 @@ def test_where_no_place_is_right_it_says_so():
     )
     with pytest.raises(
         ValueError,
-        match=r"layer 'fc' has nowhere to sit behind its sigmoid.*nn\.Sigmoid\(\).*mapping",
+        match=r"layer 'fc' cannot be placed behind its sigmoid.*nn\.Sigmoid\(\).*mapping",
     ):
         gateon.attach(model)
 

@@ -439,7 +439,9 @@ def test_an_optimizer_built_before_attach_is_refused():
 def test_a_deep_copied_optimizer_is_refused():
     model, gates = gated_network()
     optimizer = copy.deepcopy(torch.optim.SGD(model.parameters(), lr=0.1))
-    with pytest.raises(ValueError, match=r"that is no parameter of the model \(is it a copy\?\)"):
+    with pytest.raises(
+        ValueError, match=r"that is not a parameter of the model \(is it a copy\?\)"
+    ):
         gateon.obstruct(optimizer, gates)
     assert not gates.listeners and not optimizer._optimizer_step_pre_hooks
 
@@ -568,7 +570,7 @@ def test_gates_that_cannot_learn_are_refused():
     model, gates = gated_network()
     gates.gates["2"].weight.requires_grad_(False)
     with pytest.raises(
-        ValueError, match="gate of site '2' cannot learn, as its requires_grad is False"
+        ValueError, match="gate of site '2' cannot learn because its requires_grad is False"
     ):
         gateon.obstruct(torch.optim.SGD(model.parameters(), lr=0.1), gates)
 

@@ -95,7 +95,7 @@ def test_following_a_run_changes_nothing():
 def test_without_data_a_decision_on_values_asks_for_an_example():
     with pytest.raises(
         ValueError,
-        match=r"The order of the layers of Decides cannot be read without data \(.+\): pass example=",
+        match=r"Decides cannot be traced without data \(.+\): pass example=",
     ) as caught:
         trace(Decides())
     assert "\n" not in str(caught.value)

@@ -221,7 +221,7 @@ def test_devices_are_no_records_nor_data(program, alarm):
     assert code == 2 and "o/record.json is no record of gateon" in err
     os.mkfifo("data/d.npz")
     code, _, err = program("run", "own:data", "--out", "p", *SMALL)
-    assert code == 2 and "data/d.npz cannot be read as arrays (it is no regular file)" in err
+    assert code == 2 and "data/d.npz cannot be read as arrays (it is not a regular file)" in err
 
 
 @pytest.mark.parametrize("command", ["inspect", "run", "resume"])
@@ -248,7 +248,7 @@ def test_options_in_pipes_and_devices_make_nobody_wait(program, alarm):
             assert (code, out) == (
                 2,
                 "",
-            ) and err == f"gateon: {name} is not TOML: it is no regular file.\n"
+            ) and err == f"gateon: {name} is not TOML: it is not a regular file.\n"
     Path("long.toml").write_text("#" * (2 << 20))
     code, _, err = program("run", "long.toml", "--out", "o", "--quiet")
     assert code == 2 and "long.toml is not TOML: it has more than 1048576 bytes" in err
@@ -261,7 +261,7 @@ def test_pictures_in_pipes_and_devices_make_nobody_wait(program, alarm):
             os.mkfifo(f"pictures/task/{name}/{n}.png")
     code, out, err = program("run", "own:pictures", "--out", "o", *SMALL)
     assert (code, out) == (2, "") and err.count("\n") == 1
-    assert "0.png cannot be read as an image (it is no regular file)" in err
+    assert "0.png cannot be read as an image (it is not a regular file)" in err
     Path("pictures/task/a/0.png").unlink()
     Path("pictures/task/a/0.png").symlink_to("/dev/zero")
     assert program("run", "own:pictures", "--out", "o", *SMALL)[0] == 2
@@ -303,7 +303,7 @@ def test_a_file_that_was_swapped_while_it_was_written_is_not_taken():
         aside.unlink()
         aside.symlink_to(Path("victim").resolve())
     with (
-        pytest.raises(checkpoint.WriteError, match="was replaced by somebody else"),
+        pytest.raises(checkpoint.WriteError, match="was replaced by another process"),
         checkpoint.whole_file(Path("table")) as aside,
     ):
         Path("other").write_text("theirs")

@@ -129,7 +129,7 @@ def test_a_damaged_checkpoint_is_told_in_one_line_and_the_one_before_is_used(pro
     code, _, err = program("resume", "o", "--quiet")
     assert code == 0
     assert err.splitlines() == [
-        f"gateon: {last} is damaged or no checkpoint of gateon (it cannot be read): going on from the one before, {before.name}."
+        f"gateon: {last} is damaged or not a gateon checkpoint (it cannot be read): going on from the one before, {before.name}."
     ]
     program(*words("whole"))
     assert without_times("o") == without_times("whole")

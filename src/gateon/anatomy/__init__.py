@@ -1,6 +1,6 @@
 """What a network is made of: kinds of layers and their units, norms, wiring, and sites for gates.
 
-Nothing here knows of gates, methods or training. Imports no other room.
+Nothing here depends on gates, methods or training. Imports no other room.
 """
 
 from . import layers  # registers the kinds of torch's layers

@@ -1,4 +1,4 @@
-"""Layers with adapters around them, as PEFT makes them: still one layer, whose units are those of the layer inside.
+"""Layers wrapped in adapters by PEFT: each counts as one layer, with the units of the layer inside.
 
 PEFT need not be installed: its classes are recognised by name.
 """
@@ -9,28 +9,36 @@ from torch import nn
 
 __all__ = ["INSIDE", "base_layer", "has_adapters", "is_adapted", "is_peft"]
 
-INSIDE = "base_layer."  # prefix of the names of what is inside a layer with adapters
+INSIDE = "base_layer."  # prefix of the parameters of the wrapped layer
 
 
 def is_peft(module: nn.Module | None, kind: str) -> bool:
-    """Whether a module is of a PEFT class: "PeftModel", "BaseTuner" or "BaseTunerLayer"."""
+    """Whether a module is an instance of a PEFT class.
+
+    Args:
+        module: Any module.
+        kind: "PeftModel", "BaseTuner" or "BaseTunerLayer".
+
+    >>> is_peft(nn.Linear(2, 3), "BaseTunerLayer")
+    False
+    """
     bases = type(module).__mro__
     return any(base.__name__ == kind and base.__module__.startswith("peft.") for base in bases)
 
 
 def is_adapted(module: nn.Module | None) -> bool:
-    """Whether a module is a layer with adapters around it, such as PEFT's lora.Linear."""
+    """Whether a module is a layer wrapped in adapters, such as PEFT's lora.Linear."""
     inside = getattr(module, "base_layer", None)
     return is_peft(module, "BaseTunerLayer") and isinstance(inside, nn.Module)
 
 
 def has_adapters(model: nn.Module) -> bool:
-    """Whether PEFT decides which parameters of a model are trained."""
+    """Whether PEFT decides which parameters of the model are trained."""
     return any(is_adapted(module) or is_peft(module, "PeftModel") for module in model.modules())
 
 
 def base_layer(module: nn.Module) -> nn.Module:
-    """The layer inside its adapters, or the module itself."""
+    """The layer inside its adapters, or the module itself if it has none."""
     while is_adapted(module):
         module = module.base_layer  # type: ignore[assignment]
     return module

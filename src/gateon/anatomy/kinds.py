@@ -1,4 +1,4 @@
-"""Kinds of layers: what gateon must know of a layer type, registered in one place.
+"""Kinds of layers: what gateon needs to know about a layer type, registered in one place.
 
 A *layer* makes units out of a weighted sum (Linear, convolutions, embeddings, attention); a *norm*
 rescales units it did not make. To teach gateon a new type, register a `Kind` for it:
@@ -10,7 +10,7 @@ rescales units it did not make. To teach gateon a new type, register a `Kind` fo
         def units(self, layer):
             return layer.out_features
 
-`gateon.anatomy.layers` does so for the layers of torch.
+`gateon.anatomy.layers` registers the layers of torch.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Kind:
 
     Attributes:
         makes_units: False for a norm, which rescales the units of another layer.
-        narrows: Whether any of its units and inputs can be left out of a sub-network.
+        narrows: Whether units and inputs can be left out of a sub-network.
         unit_sizes: The attributes that hold the number of units.
         input_sizes: The attributes that hold the number of inputs.
     """
@@ -62,7 +62,7 @@ class Kind:
     input_sizes: tuple[str, ...] = ("in_features",)
 
     def units(self, layer: Any) -> int | None:
-        """The number of units; None if it is not known."""
+        """The number of units; None if unknown."""
         return int(getattr(layer, self.unit_sizes[0]))
 
     def dim(self, layer: Any) -> int:
@@ -74,7 +74,7 @@ class Kind:
 
         Args:
             layer: The layer.
-            name: "weight" or "bias", or what else the parameter is part of.
+            name: The tensor the parameter is part of, such as "weight" or "bias".
         """
         return 0
 
@@ -100,8 +100,8 @@ def layer_kind(
     """Register a `Kind` for layer types, or for modules that a function recognises.
 
     Args:
-        types: The layer types; subclasses are of the same kind unless registered themselves.
-        where: For classes of libraries that may not be installed: recognises a module.
+        types: The layer types. Subclasses are of the same kind unless registered themselves.
+        where: Whether a module is of this kind, for libraries that may not be installed.
     """
 
     def register(kind: type[Kind]) -> type[Kind]:
@@ -170,7 +170,11 @@ def unit_dim(module: nn.Module) -> int:
 
 
 def inputs_of(module: nn.Module | None) -> int | None:
-    """The number of inputs of a layer; None if it is not known."""
+    """The number of inputs of a layer; None if unknown.
+
+    >>> inputs_of(nn.Linear(3, 4)), inputs_of(nn.Embedding(100, 16))
+    (3, None)
+    """
     kind = kind_of(module)
     if kind is None or not kind.input_sizes or not kind.makes_units or module is None:
         return None
@@ -183,7 +187,7 @@ def narrows(module: nn.Module | None) -> bool:
     kind = kind_of(module)
     if module is None or kind is None or is_adapted(module):
         return False
-    # What is computed of one unit's weight may depend on the others'.
+    # A computed weight of one unit may depend on those of the others.
     computed = has_computed_weight(module) or bool(module._forward_pre_hooks)
     return kind.narrows and not computed and getattr(module, "groups", 1) == 1
 
@@ -213,19 +217,19 @@ def spread(module: nn.Module, name: str, values: Tensor) -> Tensor | None:
     """
     if is_adapted(module):
         inside: Any = module.base_layer
-        return (
-            spread(inside, name.removeprefix(INSIDE), values) if name.startswith(INSIDE) else None
-        )
+        if not name.startswith(INSIDE):
+            return None
+        return spread(inside, name.removeprefix(INSIDE), values)
     if isinstance(module, nn.PReLU) and module.num_parameters == 1:
-        return None  # one slope for all units, however many are left
+        return None  # one slope shared by all units
     kind = kind_of(module) or (Kind() if is_activation(module) else None)
     return None if kind is None else kind.spread(module, name, values)
 
 
 def input_weights(module: nn.Module) -> tuple[dict[str, nn.Parameter], int]:
-    """The weights by which a layer reads its inputs, and their dimension that counts these.
+    """The weights with which a layer reads its inputs, and their dimension that counts inputs.
 
-    Output layers with one head per task have several.
+    Output layers with one head per task have several weights.
 
     >>> weights, axis = input_weights(nn.ConvTranspose2d(3, 8, 5))
     >>> list(weights), axis
@@ -238,24 +242,28 @@ def input_weights(module: nn.Module) -> tuple[dict[str, nn.Parameter], int]:
 
 
 def spread_inputs(module: nn.Module, weight: Tensor, values: Tensor) -> Tensor:
-    """One value per unit that is read, shaped to multiply the weight that reads it.
+    """One value per input unit, shaped to multiply the weight that reads it.
 
-    Behind a flattening a unit is read at several positions; in a grouped convolution each group of
-    outputs reads units of its own.
+    After flattening a unit is read at several positions; in a grouped convolution each group of
+    outputs reads its own units.
+
+    >>> import torch
+    >>> layer = nn.Linear(6, 4)
+    >>> spread_inputs(layer, layer.weight, torch.ones(3)).shape
+    torch.Size([1, 6])
     """
     axis, groups = input_weights(module)[1], getattr(module, "groups", 1)
     values = values.to(weight.dtype)
     if axis == 1 and groups > 1:
-        blocks = (
-            values.view(groups, 1, -1).repeat_interleave(len(weight) // groups, 1).flatten(0, 1)
-        )
+        blocks = values.view(groups, 1, -1).repeat_interleave(len(weight) // groups, 1)
+        blocks = blocks.flatten(0, 1)
         return blocks.view(*blocks.shape, *[1] * (weight.dim() - 2))
     per_input = values.repeat_interleave(weight.shape[axis] // len(values))
     return per_input.view([-1 if d == axis else 1 for d in range(weight.dim())])
 
 
 def resize(module: nn.Module, *, units: int | None = None, inputs: int | None = None) -> None:
-    """Tell a layer whose parameters were cut how many units and inputs it has now."""
+    """Set the number of units and inputs of a layer whose parameters were cut."""
     kind = kind_of(module)
     if kind is None:
         return
@@ -266,14 +274,14 @@ def resize(module: nn.Module, *, units: int | None = None, inputs: int | None = 
 
 
 def own_parameters(module: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:
-    """A module's own parameters, including those of the modules it is composed of."""
+    """A module's own parameters, including those of the modules it is composed of, but no gates."""
     for name, parameter in module.named_parameters(recurse=is_composite(module)):
         if "context_gate" not in name:
             yield name, parameter
 
 
 def is_composite(module: nn.Module) -> bool:
-    """Whether the module is one layer with modules inside: projections, adapters, parametrizations."""
+    """Whether the module is one layer made of several modules, such as attention or adapters."""
     attention = isinstance(module, nn.MultiheadAttention)
     return attention or is_adapted(module) or is_parametrized(module)
 
@@ -284,7 +292,7 @@ def has_computed_weight(module: nn.Module) -> bool:
 
 
 def stem(name: str) -> str:
-    """The tensor that a parameter is part of.
+    """The name of the tensor that a parameter is part of.
 
     >>> stem("weight_orig"), stem("weight_1"), stem("parametrizations.weight.original0")
     ('weight', 'weight', 'weight')

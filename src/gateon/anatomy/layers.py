@@ -1,4 +1,4 @@
-"""The kinds of layers there are in torch, and a few of other libraries."""
+"""The kinds of layers in torch, and a few from other libraries."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Convolution(Kind):
 
 @layer_kind(_ConvTransposeNd)
 class TransposedConvolution(Convolution):
-    """weight (inputs, units / groups, ...): input block g feeds only the units of group g."""
+    """weight (inputs, units / groups, ...); each group of inputs feeds only its own units."""
 
     def unit_axis(self, layer: Any, name: str) -> int | None:
         """Units are the second dimension of the weight."""
@@ -54,12 +54,12 @@ class TransposedConvolution(Convolution):
         return 0
 
     def spread(self, layer: Any, name: str, values: Tensor) -> Tensor | None:
-        """Each block of inputs has the values of its own group."""
+        """Each group of inputs gets the values of its own units."""
         if stem(name) != "weight":
             return super().spread(layer, name, values)
         groups, inputs, kernel = layer.groups, layer.in_channels, (1,) * len(layer.kernel_size)
         if layer.get_parameter(name).shape[:2] != (inputs, len(values) // groups):
-            return None  # a factor of the weight, of another shape
+            return None  # a factor of the weight, with another shape
         per_group = values.view(groups, 1, -1).expand(groups, inputs // groups, -1)
         return per_group.reshape(inputs, -1, *kernel)
 
@@ -78,13 +78,13 @@ class Embedding(Kind):
 
 @layer_kind(nn.MultiheadAttention)
 class Attention(Kind):
-    """Its units are those of the output projection; the input projections belong to none of them."""
+    """Its units are those of the output projection; the input projections belong to no unit."""
 
     unit_sizes = ("embed_dim",)
     input_sizes = ()
 
     def spread(self, layer: Any, name: str, values: Tensor) -> Tensor | None:
-        """Only the output projection belongs to single units."""
+        """Only parameters of the output projection belong to a single unit."""
         return super().spread(layer, name, values) if name.startswith("out_proj.") else None
 
 
@@ -135,7 +135,7 @@ class GroupNorm(Kind):
 
 @layer_kind(nn.LayerNorm, nn.RMSNorm)
 class LayerNorm(Kind):
-    """Normalises all units of a sample. Over (channels, height, width) its units are the channels."""
+    """Normalises all units of a sample; over (channels, height, width) the units are channels."""
 
     makes_units = False
 
@@ -144,18 +144,18 @@ class LayerNorm(Kind):
         return int(layer.normalized_shape[0])
 
     def dim(self, layer: Any) -> int:
-        """The same, from the end."""
+        """The first of the normalised dimensions, counted from the end."""
         return -len(layer.normalized_shape)
 
 
 @layer_kind(UnitLength)
 class AnyUnits(Kind):
-    """A norm that takes any number of units."""
+    """A norm for any number of units."""
 
     makes_units = False
 
     def units(self, layer: Any) -> int | None:
-        """Not known."""
+        """Unknown."""
         return None
 
 
@@ -167,7 +167,7 @@ def _is_foreign_norm(module: nn.Module) -> bool:
 
 @layer_kind(where=_is_foreign_norm)
 class ForeignNorm(Kind):
-    """A norm of another library, such as LlamaRMSNorm: named so, with one learned scale per unit."""
+    """A norm from another library, such as LlamaRMSNorm, with one learned scale per unit."""
 
     makes_units = False
 

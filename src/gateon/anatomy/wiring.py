@@ -1,4 +1,4 @@
-"""Which call of a model feeds which: the order in which its layers are used, not the order in which they were declared."""
+"""Which call of a model feeds which, in the order in which layers run, not that of declaration."""
 
 from __future__ import annotations
 
@@ -18,7 +18,13 @@ __all__ = ["Call", "Wiring", "evaluating", "is_leaf", "outputs_on", "trace"]
 
 @dataclass
 class Call:
-    """One use of a module or of a function; `inputs` are the indices of the calls whose results it takes."""
+    """One use of a module or function.
+
+    Args:
+        name: The name of the module in the model, or of the function.
+        module: The module; None for a function.
+        inputs: The indices of the calls whose results it takes.
+    """
 
     name: str
     module: nn.Module | None
@@ -27,7 +33,7 @@ class Call:
 
 @dataclass
 class Wiring:
-    """Every call of one forward pass in order, and the calls whose results the model returns."""
+    """All calls of one forward pass in order, and the indices of those the model returns."""
 
     calls: list[Call] = field(default_factory=list)
     outputs: tuple[int, ...] = ()
@@ -37,7 +43,7 @@ class Wiring:
         return [i for i, call in enumerate(self.calls) if index in call.inputs]
 
     def cut_loose_ends(self) -> Wiring:
-        """Functions whose result reaches nothing, such as a look for NaN, take nothing: they read no units."""
+        """Drop the inputs of functions whose result is unused, such as a check for NaN."""
         used = set(self.outputs)
         for i, call in reversed(list(enumerate(self.calls))):
             if call.module is None and i not in used:
@@ -46,16 +52,19 @@ class Wiring:
         return self
 
     def times(self, name: str) -> int:
-        """How often the module of that name is called."""
+        """How often the module with that name is called."""
         return sum(call.module is not None and call.name == name for call in self.calls)
 
 
 def trace(model: nn.Module, example: Any = None) -> Wiring:
-    """Follow one forward pass of the model.
+    """Trace one forward pass of the model.
 
-    Without an example the pass is symbolic (torch.fx) and needs no data; a model whose `forward`
-    takes decisions on values cannot be followed that way and needs an example: a tensor, a tuple of
-    positional or a mapping of named arguments.
+    Without an example the pass is symbolic (torch.fx) and needs no data. A model whose `forward`
+    branches on values cannot be traced that way and needs an example.
+
+    Args:
+        model: The network.
+        example: A tensor, a tuple of positional arguments or a mapping of keyword arguments.
 
     >>> [call.name for call in trace(nn.Sequential(nn.Linear(2, 3), nn.ReLU())).calls]
     ['input', '0', '1']
@@ -65,13 +74,12 @@ def trace(model: nn.Module, example: Any = None) -> Wiring:
             return _trace_symbolically(model)
         except Exception as failure:
             reason = failure
-        # models of transformers carry an example of their input, though not always a fitting one
-        try:
+        try:  # models of transformers come with an example input, which does not always fit
             return _trace_by_running(model, model.dummy_inputs)
         except Exception:
+            why = str(reason).splitlines()[0] if str(reason) else type(reason).__name__
             raise ValueError(
-                f"The order of the layers of {type(model).__name__} cannot be read without data "
-                f"({str(reason).splitlines()[0] if str(reason) else type(reason).__name__}): "
+                f"{type(model).__name__} cannot be traced without data ({why}): "
                 "pass example=, one batch of its input, or name the sites as a mapping."
             ) from reason
     return _trace_by_running(model, example)
@@ -100,37 +108,40 @@ def _trace_symbolically(model: nn.Module) -> Wiring:
             continue
         index[node] = len(wiring.calls)
         module = modules[str(node.target)] if node.op == "call_module" else None
-        name = (
-            str(node.target) if module is not None else _label(node.target, node.args, node.kwargs)
-        )
-        wiring.calls.append(Call("input" if node.op == "placeholder" else name, module, sources))
+        if node.op == "placeholder":
+            name = "input"
+        elif module is not None:
+            name = str(node.target)
+        else:
+            name = _label(node.target, node.args, node.kwargs)
+        wiring.calls.append(Call(name, module, sources))
     return wiring.cut_loose_ends()
 
 
 def _is_shape(node: fx.Node, tensors: Mapping[fx.Node, int]) -> bool:
-    """Whether the node is a number read off a tensor, like x.size(0), or made of such numbers: it carries no units."""
+    """Whether the node is a number such as x.size(0), or computed from such numbers only."""
     if node.op == "call_method" and node.target in {"size", "dim", "numel", "ndimension"}:
         return True
     if node.op == "call_function" and node.target is getattr:
         return node.args[1] in {"shape", "ndim", "device", "dtype"}
-    return (
-        node.op == "call_function"
-        and bool(node.all_input_nodes)
-        and not any(n in tensors for n in node.all_input_nodes)
-    )
+    inputs = node.all_input_nodes
+    return node.op == "call_function" and bool(inputs) and not any(n in tensors for n in inputs)
 
 
 def _trace_by_running(model: nn.Module, example: Any) -> Wiring:
     recorder = _Recorder()
+    # Only with gradients enabled do torch's transformer layers call their submodules.
     with recorder.watching(model), evaluating(model), torch.enable_grad(), recorder:
-        # With gradients enabled torch's transformer layers take the path that calls their modules.
         recorder.record("input", None, (), example)
         recorder.finish(_call(model, example))
     return recorder.wiring.cut_loose_ends()
 
 
 class _Recorder(TorchFunctionMode):
-    """Records calls while a model runs; tensors are known by identity and kept, so that no identity is used twice."""
+    """Records the calls of a running model.
+
+    Tensors are recognised by id() and kept alive, so that no id is recycled.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -153,8 +164,9 @@ class _Recorder(TorchFunctionMode):
 
     def finish(self, output: Any) -> None:
         if isinstance(output, Mapping) and "logits" in output:
-            # hidden states and caches are returned beside it, but are no heads
-            output = output["logits"]
+            output = output[
+                "logits"
+            ]  # hidden states and caches are returned too, but are not heads
         found = dict.fromkeys(self.maker[id(t)] for t in _tensors(output) if id(t) in self.maker)
         self.wiring.outputs = tuple(found)
 
@@ -191,7 +203,7 @@ class _Recorder(TorchFunctionMode):
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """Evaluation mode, so that no running statistic moves, and each module's own mode back afterwards."""
+    """Run in evaluation mode; restore the mode of every module and the random state afterwards."""
     modes = {module: module.training for module in model.modules()}
     state = torch.get_rng_state()
     model.eval()
@@ -211,12 +223,12 @@ def _call(model: nn.Module, example: Any) -> Any:
 
 @torch.no_grad()
 def outputs_on(model: nn.Module, example: Any) -> list[Tensor]:
-    """Every tensor a model returns for an example in evaluation; of models that return logits, those alone."""
+    """The tensors a model returns for an example in evaluation mode, or just its logits."""
     with evaluating(model):
         output = _call(model, example)
-    return list(
-        _tensors(output["logits"] if isinstance(output, Mapping) and "logits" in output else output)
-    )
+    if isinstance(output, Mapping) and "logits" in output:
+        output = output["logits"]
+    return list(_tensors(output))
 
 
 def _tensors(value: Any) -> Iterator[Tensor]:
@@ -230,15 +242,17 @@ def _tensors(value: Any) -> Iterator[Tensor]:
 
 
 def _label(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
-    """One name for relu, relu_ and Tensor.relu, for +, __add__ and add; "flatten" for what leaves one dimension and the batch."""
+    """One name for all spellings: "relu" for relu, relu_ and Tensor.relu, "add" for + and __add__.
+
+    A view or reshape to (batch, -1) is called "flatten" too.
+    """
     name = str(getattr(function, "__name__", function)).strip("_")
     if name == "flatten":
-        return (
-            name if (args[1] if len(args) > 1 else kwargs.get("start_dim", 0)) == 1 else "reshape"
-        )
+        start = args[1] if len(args) > 1 else kwargs.get("start_dim", 0)
+        return "flatten" if start == 1 else "reshape"
     if name in {"view", "reshape"}:
         sizes = args[1] if len(args) > 1 and isinstance(args[1], tuple | list) else args[1:]
-        return (
-            ("flatten" if sizes[1] == -1 else "flatten_to_size") if len(sizes) == 2 else "reshape"
-        )
+        if len(sizes) != 2:
+            return "reshape"
+        return "flatten" if sizes[1] == -1 else "flatten_to_size"
     return name

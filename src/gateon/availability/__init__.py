@@ -1,4 +1,4 @@
-"""Principle 2, dynamic availability: relevance, the rule that moves A by it, and the updates that A scales.
+"""Principle 2, dynamic availability: relevance, the rule that moves A, and the updates A scales.
 
 Imports `anatomy` and `gating`.
 """

@@ -1,9 +1,9 @@
-"""Ledgers keep the books of availability: one for the units of a site, one for the parameters of a layer.
+"""Ledgers of availability: one kind for the units of a site, one for the parameters of a layer.
 
-Both measure a relevance, normalise it to mean one and move their availabilities by it; both tell
-each parameter by how much its update is to be scaled. `running` is A as it is integrated; `applied`
-is what scales updates: its state after the last step, or at the last switch. Gradients are read
-before the optimizer moves anything: some optimizers use them as scratch memory.
+Both measure relevance, normalise it to mean one and move their availabilities by it; both tell by
+how much to scale the update of a parameter. `running` is A as it is integrated; `applied` is the A
+that scales updates: that of the last step, or of the last switch. Gradients are read before the
+optimizer moves anything, since some optimizers use them as scratch memory.
 """
 
 from __future__ import annotations
@@ -22,15 +22,20 @@ from .rule import Rule
 
 __all__ = ["ParameterLedger", "UnitLedger", "blocks"]
 
-Measure = Callable[[Tensor, Tensor], Tensor]  # of a gradient and what it is the gradient of
-NOTHING = (
-    1e-30  # a sum of relevances that cannot be normalised in float32: none of them tells anything
-)
-BLOCK = 1 << 18  # elements: small enough for several operations in a row to stay in the cache
+Measure = Callable[[Tensor, Tensor], Tensor]  # of dL/dx and x
+NEGLIGIBLE = 1e-30  # a sum of relevances too small to be normalised in float32
+BLOCK = 1 << 18  # elements, few enough for several operations in a row to stay in the cache
 
 
 class UnitLedger:
-    """The units of one site (n-GateON): all parameters of a unit share its availability."""
+    """The units of one site (n-GateON): all parameters of a unit share its availability.
+
+    Args:
+        site: The site.
+        rule: What moves A.
+        at_once: Whether A takes effect after every step (apply="step") or only at a switch.
+        like: A tensor on the device and of the dtype to use, or float32 if that is wider.
+    """
 
     def __init__(self, site: Site, rule: Rule, *, at_once: bool, like: Tensor) -> None:
         self.site, self.rule, self.at_once = site, rule, at_once
@@ -39,8 +44,7 @@ class UnitLedger:
         )
         self.applied = self.running.clone()
         self.plastic = True
-        # of the layer, where this ledger keeps a part of it: the rest counts as zeros
-        self.whole = site.units
+        self.whole = site.units  # of the full layer, if this ledger is part of a sub-network
         self.advances = [0]  # how often A has moved since the last switch
         self.observer: Observer | None = None
         self.owned: dict[nn.Parameter, tuple[nn.Module, str]] = {}
@@ -48,7 +52,7 @@ class UnitLedger:
         self._mu: Tensor | None = None
 
     def add(self, parameter: nn.Parameter, module: nn.Module, name: str) -> bool:
-        """Take the parameter on; False if it belongs to no single unit."""
+        """Track a parameter; return False if it belongs to no single unit."""
         if spread(module, name, self.applied) is None:
             return False
         self.owned[parameter] = (module, name)
@@ -59,13 +63,13 @@ class UnitLedger:
         if parameter not in self._views:
             shaped = spread(*self.owned[parameter], self.applied)
             assert shaped is not None
-            if shaped.data_ptr() != self.applied.data_ptr():  # a copy, which will not follow
+            if shaped.data_ptr() != self.applied.data_ptr():  # a copy, which would go stale
                 return shaped
             self._views[parameter] = shaped
         return self._views[parameter]
 
     def is_plastic(self, parameter: nn.Parameter) -> bool:
-        """Whether nothing is scaled."""
+        """Whether the updates of the parameter are not scaled at all."""
         return self.plastic
 
     def measure(self) -> Tensor | None:
@@ -75,42 +79,51 @@ class UnitLedger:
         return None if self._mu is None else self._mu.sum()
 
     def advance(self, total: float) -> bool:
-        """Move A by the relevance of this step; whether there was any."""
+        """Move A by the relevance of this step; return whether there was any."""
         observed, self._mu = self._mu, None
-        if observed is not None and total > NOTHING:
+        if observed is not None and total > NEGLIGIBLE:
             self.rule(self.running, observed, self.whole / total)
             self.advances[0] += 1
         return observed is not None
 
     def stepped(self) -> None:
-        """The step is over: with apply="step" the next one uses the availability of now."""
+        """End the step: with apply="step" the running availability takes effect."""
         if self.at_once:
             self.applied.copy_(self.running)
             self.plastic = False
 
     def snapshot(self) -> None:
-        """From now on the running availability of this moment is applied."""
+        """Apply the running availability of this moment from now on."""
         self.applied.copy_(self.running)
         self.advances = [0]
         self.mark_plastic()
 
     def mark_plastic(self) -> None:
-        """Note whether anything is scaled at all."""
+        """Note whether updates are scaled at all."""
         self.plastic = bool((self.applied == 1).all())
 
     def entries(self) -> Iterator[tuple[str, Tensor, Tensor]]:
-        """(name, running, applied)."""
+        """The site as (name, running, applied)."""
         yield self.site.name, self.running, self.applied
 
     def to(self, device: torch.device) -> None:
-        """Follow the model to another device."""
+        """Move to the device of the model."""
         if self.running.device != device:
             self.running, self.applied = self.running.to(device), self.applied.to(device)
             self._views.clear()
 
 
 class ParameterLedger:
-    """The parameters of one layer (p-GateON), each with its own availability; weights and biases are normalised together."""
+    """The parameters of one layer (p-GateON), each with its own availability.
+
+    Weights and biases are normalised together.
+
+    Args:
+        site: The site of the layer.
+        rule: What moves A.
+        at_once: Whether A takes effect after every step (apply="step") or only at a switch.
+        measure: The relevance of a parameter, from its gradient and value.
+    """
 
     def __init__(
         self,
@@ -126,15 +139,13 @@ class ParameterLedger:
         self.applied: dict[nn.Parameter, Tensor] = {}
         self.plastic: dict[nn.Parameter, bool] = {}
         self._mu: dict[nn.Parameter, Tensor] = {}
-        self.whole: dict[
-            nn.Parameter, int
-        ] = {}  # their sizes in the layer, where this ledger keeps a part of it
-        self.advances: list[
-            int
-        ] = []  # how often the A of each parameter has moved since the last switch
+        # Sizes in the full layer, if this ledger is part of a sub-network.
+        self.whole: dict[nn.Parameter, int] = {}
+        # How often the A of each parameter has moved since the last switch.
+        self.advances: list[int] = []
 
     def add(self, parameter: nn.Parameter, name: str) -> None:
-        """Take the parameter on under its name in the model."""
+        """Track a parameter under its name in the model."""
         self.advances.append(0)
         self.names[parameter] = name
         self.whole[parameter] = parameter.numel()
@@ -149,11 +160,11 @@ class ParameterLedger:
         return self.applied[parameter]
 
     def is_plastic(self, parameter: nn.Parameter) -> bool:
-        """Whether nothing is scaled."""
+        """Whether the updates of the parameter are not scaled at all."""
         return self.plastic[parameter]
 
     def measure(self) -> Tensor | None:
-        """The sum of mu = (gradient * parameter)^2 over the layer; None if it has no gradient."""
+        """The sum of mu over the layer; None if it has no gradient."""
         self._mu.clear()
         moved = [p for p in self.names if p.grad is not None]
         if not moved or self.rule.is_still:
@@ -163,15 +174,13 @@ class ParameterLedger:
             for g, theta in blocks(_dense(p), p):
                 mu = self.mu_of(g, theta)
                 parts.append(mu.sum())
-                if (
-                    p.numel() <= BLOCK
-                ):  # what is small enough is kept for `advance`, what is not is cheaper to compute again
+                if p.numel() <= BLOCK:  # kept for `advance`; larger ones are cheaper to recompute
                     self._mu[p] = mu
         return parts[0] if len(parts) == 1 else torch.stack(parts).sum()
 
     def advance(self, total: float) -> bool:
-        """Move A by the relevance of this step, block by block; whether there was any."""
-        if self.rule.is_still or not total > NOTHING:
+        """Move A by the relevance of this step; return whether there was any."""
+        if self.rule.is_still or not total > NEGLIGIBLE:
             return not self.rule.is_still
         moved = [p for p in self.names if p.grad is not None]
         per_mean = sum(self.whole[p] for p in moved) / total
@@ -187,31 +196,31 @@ class ParameterLedger:
         return True
 
     def stepped(self) -> None:
-        """The step is over: with apply="step" the next one uses the availabilities of now."""
+        """End the step: with apply="step" the running availabilities take effect."""
         if self.at_once:
             for parameter, A in self.running.items():
                 self.applied[parameter].copy_(A)
                 self.plastic[parameter] = False
 
     def snapshot(self) -> None:
-        """From now on the running availabilities of this moment are applied."""
+        """Apply the running availabilities of this moment from now on."""
         for parameter, A in self.running.items():
             self.applied[parameter].copy_(A)
         self.advances = [0] * len(self.names)
         self.mark_plastic()
 
     def mark_plastic(self) -> None:
-        """Note of each parameter whether it is scaled at all."""
+        """Note for each parameter whether its updates are scaled at all."""
         for parameter, A in self.applied.items():
             self.plastic[parameter] = bool((A == 1).all())
 
     def entries(self) -> Iterator[tuple[str, Tensor, Tensor]]:
-        """(name, running, applied) of each parameter."""
+        """Each parameter as (name, running, applied)."""
         for parameter, name in self.names.items():
             yield name, self.running[parameter], self.applied[parameter]
 
     def to(self, device: torch.device) -> None:
-        """Follow the model to another device."""
+        """Move to the device of the model."""
         if next(iter(self.running.values())).device != device:
             self.running = {p: A.to(device) for p, A in self.running.items()}
             self.applied = {p: A.to(device) for p, A in self.applied.items()}
@@ -223,7 +232,11 @@ def _dense(parameter: nn.Parameter) -> Tensor:
 
 
 def blocks(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
-    """The same pieces of equally shaped tensors."""
+    """Matching pieces of tensors of the same shape, small enough for the cache.
+
+    >>> [piece.numel() for piece, _ in blocks(torch.ones(300_000), torch.ones(300_000))]
+    [262144, 37856]
+    """
     if tensors[0].numel() > BLOCK and all(t.is_contiguous() for t in tensors):
         yield from zip(*(t.view(-1).split(BLOCK) for t in tensors), strict=True)
     else:

@@ -1,4 +1,4 @@
-"""Where the relevance of units is read from while the user trains: sums over samples since the last step, each taken once."""
+"""Observers of the relevance of units during training: sums over samples since the last step."""
 
 from __future__ import annotations
 
@@ -30,39 +30,21 @@ def observer(
     measure: Relevance | Callable[[Tensor, Tensor], Tensor],
     owned: Iterable[nn.Parameter],
 ) -> Observer:
-    """The observer of one site for one measure of relevance.
+    """Start observing the relevance of one site.
 
     Args:
-        gates: the model's.
-        site: which one.
+        gates: The gates of the model.
+        site: One of its sites.
         measure: "gradient" (eq. n-mu), "activity" (eq. bio-relevance), "next-layer" (eq.
             causallocal) or "next-layer-gated"; or a function of gradient and activity, see
             `gateon.obstruct`.
-        owned: the parameters of the units, whose gradients are fresh exactly when the observation
-            is.
+        owned: The parameters of the units, whose gradients are as recent as the observation.
     """
-    model = gates.model
     if callable(measure):
         return Tapped(gates.taps[site.name], measure, [], _tap(site.units, list(owned)))
-    readers = [model.get_submodule(name) for name in site.readers]
-    if measure.startswith("next-layer") and not readers:
-        raise ValueError(
-            f"relevance={measure!r} needs to know which layer reads site {site.name!r}, and none could be found: "
-            'use "gradient" or "activity".'
-        )
-    if measure.startswith("next-layer") and any(is_adapted(reader) for reader in readers):
-        raise ValueError(
-            f"relevance={measure!r} knows nothing of the adapters of the layer that reads site {site.name!r}: "
-            'use "gradient" or "activity".'
-        )
-    computed = next(
-        (name for name in site.readers if has_computed_weight(model.get_submodule(name))), None
-    )
-    if measure.startswith("next-layer") and computed is not None:
-        raise ValueError(
-            f"relevance={measure!r} needs the weights of layer {computed!r}, which are computed anew at every call: "
-            'use "gradient" or "activity".'
-        )
+    readers = [gates.model.get_submodule(name) for name in site.readers]
+    if measure.startswith("next-layer"):
+        _check_readers(site, readers, measure)
     tap = _tap(site.units, list(owned))
     if measure == "next-layer-gated":
         return Through(gates, site, tap)
@@ -74,28 +56,48 @@ def observer(
     )
 
 
+def _check_readers(site: Site, readers: list[nn.Module], measure: str) -> None:
+    """Raise ValueError if the weights with which a site is read are not known."""
+    named = zip(site.readers, readers, strict=True)
+    computed = next((name for name, reader in named if has_computed_weight(reader)), None)
+    if not readers:
+        problem = f"needs the layer that reads site {site.name!r}, and none was found"
+    elif any(is_adapted(reader) for reader in readers):
+        problem = f"does not support adapters on the layer that reads site {site.name!r}"
+    elif computed is not None:
+        problem = f"needs the weights of layer {computed!r}, which are recomputed at every call"
+    else:
+        return
+    raise ValueError(f'relevance={measure!r} {problem}: use "gradient" or "activity".')
+
+
 class Tapped:
-    """Reads the relevance that a gate gathers in the backward pass; times the outgoing weights of the readers, if there are any."""
+    """Reads the relevance that a gate collects in the backward pass.
+
+    Args:
+        gate: The gate of the site.
+        measure: What the gate collects.
+        readers: Layers whose squared outgoing weights multiply it; empty for none.
+        tap: The leaf whose gradient is the relevance.
+    """
 
     def __init__(self, gate: Gate, measure: Measure, readers: list[nn.Module], tap: Tensor) -> None:
         self.gate, self.readers, self.tap = gate, readers, tap
-        self.rest: Tensor | float = (
-            0.0  # what units of the readers that are left out add to the outgoing weights
-        )
+        # What the units of the readers left out of a sub-network add to the outgoing weights.
+        self.rest: Tensor | float = 0.0
         gate.observe(measure, tap)
 
     def take(self) -> Tensor | None:
-        """Sum of mu over the samples seen since the last call; None if there were none."""
+        """Return the sum of mu over the samples since the last call; None if there were none."""
         if self.tap.grad is None:
             return None
         mu, self.tap.grad = self.tap.grad, None
         return _over_processes(mu * (self.outgoing() + self.rest) if self.readers else mu)
 
     def outgoing(self) -> Tensor:
-        """The squared norm of the weights by which the readers read each unit."""
-        return torch.stack(
-            [relevance.outgoing(reader, self.gate.site.units) for reader in self.readers]
-        ).sum(0)
+        """The squared norm of the weights with which the readers read each unit."""
+        units = self.gate.site.units
+        return torch.stack([relevance.outgoing(reader, units) for reader in self.readers]).sum(0)
 
     def remove(self) -> None:
         """Stop observing."""
@@ -103,7 +105,15 @@ class Tapped:
 
 
 class Through:
-    """Computes `relevance.next_layer_gated` in the forward pass, where the next layer's units are made; counted if learned from."""
+    """Computes `relevance.next_layer_gated` in the forward pass of the next layer.
+
+    It only counts once the backward pass comes through.
+
+    Args:
+        gates: The gates of the model.
+        site: The site observed.
+        tap: The leaf whose gradient is the relevance.
+    """
 
     def __init__(self, gates: Gates, site: Site, tap: Tensor) -> None:
         self.gates, self.site, self.tap = gates, site, tap
@@ -115,7 +125,7 @@ class Through:
         for name in site.readers:
             reader = gates.model.get_submodule(name)
             owner = next((s for s in gates.sites.values() if name in s.owns), None)
-            # Partial methods and not closures: a copy of the model then gets observers of its own.
+            # Partial methods, not closures, so that a copy of the model gets its own observers.
             self.hooks.append(reader.register_forward_pre_hook(partial(self._remember, name)))
             if owner is not None and owner.activation and not owner.head:
                 activation = gates.model.get_submodule(owner.activation)
@@ -128,7 +138,7 @@ class Through:
                 )
 
     def take(self) -> Tensor | None:
-        """Sum of mu over the samples seen since the last call; None if there were none."""
+        """Return the sum of mu over the samples since the last call; None if there were none."""
         mu, self.tap.grad = self.tap.grad, None
         return None if mu is None else _over_processes(mu)
 
@@ -149,11 +159,9 @@ class Through:
     def _measure_linear(
         self, name: str, owner: Site | None, reader: nn.Module, args: Any, output: Tensor
     ) -> Tensor:
-        return (
-            self._deposit(output, name, owner, torch.ones_like(output))
-            if name in self.inputs
-            else output
-        )
+        if name not in self.inputs:
+            return output
+        return self._deposit(output, name, owner, torch.ones_like(output))
 
     def _deposit(self, made: Tensor, name: str, owner: Site | None, slope: Tensor) -> Tensor:
         reader = self.readers[name]
@@ -165,10 +173,8 @@ class Through:
             if gate is not None and not gate.off:
                 slope = slope * gate.gain_like(slope, unit_dim(reader.layer))
             dim = self.site.dim
-            if (
-                x.dim() < -dim or x.shape[dim] != self.site.units
-            ):  # flattened: every unit at several positions
-                dim = -1
+            if x.dim() < -dim or x.shape[dim] != self.site.units:
+                dim = -1  # flattened: every unit at several positions
             mu = relevance.next_layer_gated(x, reader, slope, dim)
             mu = mu.unflatten(0, (self.site.units, -1)).sum(1) * len(x)
         kept: Tensor = _Deposit.apply(made, self.tap, mu)  # type: ignore[no-untyped-call]
@@ -176,11 +182,11 @@ class Through:
 
 
 class _Deposit(torch.autograd.Function):
-    """x unchanged; its backward pass adds mu to the gradient of `tap`."""
+    """Returns x unchanged; the backward pass adds mu to the gradient of `tap`."""
 
     @staticmethod
     def forward(x: Tensor, tap: Tensor, mu: Tensor) -> Tensor:
-        return x.clone()  # no view: an activation may work in place
+        return x.clone()  # not a view, because an activation may work in place
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -195,15 +201,15 @@ Observer = Tapped | Through
 
 
 def _tap(units: int, owned: list[nn.Parameter]) -> Tensor:
-    """A leaf whose gradient is the sum of mu over the samples of the batch, or of its micro-batches."""
+    """A leaf whose gradient is the sum of mu over the samples of the batch or its micro-batches."""
     tap = torch.zeros(
         units, device=owned[0].device, dtype=at_least_float32(owned[0].dtype), requires_grad=True
     )
 
     def forget_stale(_: Tensor) -> None:
-        # A skipped or discarded step leaves an observation behind, but its gradients are zeroed by
-        # the user. The layers that make the units get their gradients after this hook runs, so that
-        # empty gradients here mean: a new batch begins.
+        # A skipped step leaves an observation behind, but the user zeroes its gradients. The layers
+        # that make the units get their gradients after this hook runs, so if they are empty here, a
+        # new batch begins.
         if tap.grad is not None and all(p.grad is None or not p.grad.any() for p in owned):
             tap.grad = None
 
@@ -212,14 +218,14 @@ def _tap(units: int, owned: list[nn.Parameter]) -> Tensor:
 
 
 def _slope(activation: nn.Module, x: Tensor) -> Tensor:
-    """f'(x) of a function that acts on each number alone."""
+    """f'(x) of an elementwise function f."""
     pull = vjp(lambda inputs: activation.forward(inputs.clone()), x.detach())[1]
     slope: Tensor = pull(torch.ones_like(x))[0]
     return slope
 
 
 def _over_processes(mu: Tensor) -> Tensor:
-    """The sum over all processes that train together: relevance is then that of the whole batch."""
+    """The sum over all processes that train together, which is the relevance of the whole batch."""
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         mu = mu.clone()
         torch.distributed.all_reduce(mu)

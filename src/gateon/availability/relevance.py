@@ -1,4 +1,7 @@
-"""Relevance mu: how much the loss depends on a unit or a parameter. Pure functions; none needs a backward pass of its own."""
+"""Relevance mu: how much the loss depends on a unit or a parameter.
+
+Pure functions, none of which needs an extra backward pass.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +25,9 @@ __all__ = [
 def unit_gradient(contribution: Tensor) -> Tensor:
     """mu_i = (dL/dx_i x_i)^2, averaged over samples (eq. n-mu).
 
+    Args:
+        contribution: dL/dx_i x_i, (samples, units); see `contributions`.
+
     >>> import torch
     >>> unit_gradient(torch.tensor([[1.0, 0.0], [3.0, 2.0]]))
     tensor([5., 2.])
@@ -40,16 +46,18 @@ def parameter_gradient(gradient: Tensor, parameter: Tensor) -> Tensor:
 
 
 def outgoing(reader: nn.Module, units: int) -> Tensor:
-    """The squared norm of the weights by which a layer reads each of its `units` inputs: sum_j w_ji^2 (eq. causallocal).
+    """sum_j w_ji^2 over the weights with which a layer reads each input unit (eq. causallocal).
 
-    `next-layer` relevance is this times `activity`. A layer behind a flattening reads every unit at
-    several positions.
+    `next-layer` relevance is this times `activity`.
+
+    Args:
+        reader: The layer.
+        units: The number of units it reads. After flattening, each is read at several positions.
 
     >>> outgoing(nn.Linear(6, 4, bias=False), units=3).shape
     torch.Size([3])
     """
-    # a layer with weights for every context reads by one of them
-    weight = getattr(reader, "active_weight", None)
+    weight = getattr(reader, "active_weight", None)  # of a layer with one weight per context
     weight = reader.weight if weight is None else weight
     assert isinstance(weight, Tensor)
     squares = wide(weight.detach()).square()
@@ -65,20 +73,24 @@ def outgoing(reader: nn.Module, units: int) -> Tensor:
 def next_layer_gated(
     x: Tensor, reader: nn.Module, slope: Tensor, unit_dim: int = -1, batch_dim: int = 0
 ) -> Tensor:
-    """mu_i = sum_j (g_j f'(a_j) w_ji x_i)^2 over samples: the first-order effect of unit i on the gated units of the next layer.
+    """mu_i = sum_j (g_j f'(a_j) w_ji x_i)^2, averaged over samples.
+
+    This is the first-order effect of unit i on the gated units of the next layer.
 
     Args:
-        x: what the reader reads, the activity of this site.
-        reader: the next layer.
-        slope: g_j f'(a_j), shaped like the reader's output; norms count with slope one.
+        x: The activity of this site, which the reader reads.
+        reader: The next layer.
+        slope: g_j f'(a_j), shaped like the reader's output; a norm counts as slope one.
+        unit_dim: The dimension of x that counts units.
+        batch_dim: The dimension of x that counts samples.
     """
-    # the layer's, not its gates'
-    own = {name: p.detach() for name, p in reader.named_parameters() if "context_" not in name}
+    named = reader.named_parameters()
+    own = {name: p.detach() for name, p in named if "context_" not in name}  # not the gates
     weights = {
         name: wide(p).square() * name.rpartition(".")[2].startswith("weight")
         for name, p in own.items()
     }
-    # The transposed layer with squared weights carries every output's squared slope back to the
+    # The transposed layer with squared weights carries each output's squared slope back to the
     # inputs it read.
     transposed = vjp(lambda inputs: functional_call(reader, weights, (inputs,)), wide(x))[1]
     (carried,) = transposed(wide(slope).square())
@@ -86,25 +98,28 @@ def next_layer_gated(
 
 
 class WithoutHooks(nn.Module):
-    """The layer as it is, whose gates and observers stay out of a pass that is none of the model's."""
+    """A layer called without its hooks, so that its gates and observers do not see the call."""
 
     def __init__(self, layer: nn.Module) -> None:
         super().__init__()
         self.layer = layer
 
     def forward(self, x: Tensor) -> Tensor:
-        """What the layer makes of x."""
+        """The layer's output for x."""
         made: Tensor = self.layer.forward(x)
         return made
 
 
 def normalise(mu: Tensor, total: Tensor | float | None = None, count: int | None = None) -> Tensor:
-    """mu / mean(mu): mean one over the layer, so that the scale of the loss does not matter (eq. mujN).
+    """mu / mean(mu), so that the scale of the loss does not matter (eq. mujN).
 
     Args:
-        mu: relevances of a layer, or of a part of one.
-        total: the sum over the whole layer, if mu is a part of it.
-        count: the number of units or parameters of the whole layer, if mu is a part of it.
+        mu: Relevances of a layer, or of a part of one.
+        total: The sum over the whole layer, if mu is a part of it.
+        count: The number of units or parameters of the whole layer, if mu is a part of it.
+
+    Returns:
+        Relevances with mean one over the layer.
 
     >>> import torch
     >>> normalise(torch.tensor([1.0, 3.0]))

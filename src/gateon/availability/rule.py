@@ -1,4 +1,4 @@
-"""Availability A: how freely a unit or a parameter may still change, and the one rule that moves it."""
+"""Availability A: how freely a unit or parameter may still change, and the rule that moves it."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from torch import Tensor
 
 __all__ = ["Rate", "Rule", "recovery_time", "room", "saturation", "update"]
 
-Rate = float | tuple[float, float]  # eta_A, or one for falling and one for rising
+Rate = float | tuple[float, float]  # eta_A, or a pair for falling and rising
 
 
 @dataclass(frozen=True)
 class Rule:
     """A <- clip(A (1 - rate (mu - epsilon)), floor, 1), in place (eq. availabilty).
 
-    Everything that moves an availability calls this: change it here, and it is changed everywhere.
+    Everything that moves an availability calls this, so a change here applies everywhere.
 
     Args:
         fall: eta_A where relevance is above epsilon.
         rise: eta_A where it is below.
-        epsilon: Relevance below it unfreezes; with 0 nothing ever does.
-        floor: Least availability; 0 in the paper, where an A that was clipped to 0 stays there.
-        own: Instead of the equation, a function of A and mu that returns the new A. It must treat
-            each number alone: units left out of a sub-network have mu = 0.
+        epsilon: Relevance below it unfreezes; with 0 nothing ever unfreezes.
+        floor: The smallest availability; 0 in the paper, where an A clipped to 0 stays 0.
+        own: A function of A and mu that returns the new A, in place of the equation. It must be
+            elementwise: units left out of a sub-network have mu = 0.
 
     >>> A = torch.ones(3)
     >>> Rule(fall=0.1, rise=0.1)(A, torch.tensor([0.0, 1.0, 2.0]))
@@ -42,11 +42,17 @@ class Rule:
 
     @property
     def is_still(self) -> bool:
-        """Whether it moves nothing, whatever the relevance."""
+        """Whether it never moves anything."""
         return self.own is None and self.fall == 0 and (self.rise == 0 or self.epsilon == 0)
 
     def __call__(self, A: Tensor, mu: Tensor, scale: float = 1.0) -> None:
-        """Move A by relevances whose normalised values are `scale * mu`."""
+        """Move A in place.
+
+        Args:
+            A: Availabilities.
+            mu: Relevances.
+            scale: What normalises them: `scale * mu` has mean one.
+        """
         if self.own is not None:
             A.copy_(self.own(A, mu * scale).clamp_(0, 1))
         elif self.fall == self.rise:
@@ -59,29 +65,30 @@ class Rule:
             A.mul_(1 - torch.where(above > 0, self.fall, self.rise) * above).clamp_(self.floor, 1)
 
     def idle(self, A: Tensor, steps: int) -> None:
-        """Move A by so many steps without any relevance: A <- min(A (1 + rise epsilon)^steps, 1)."""
+        """Move A by several steps without relevance: A <- min(A (1 + rise epsilon)^steps, 1)."""
         if self.own is not None:
             for _ in range(steps):
                 self(A, torch.zeros_like(A))
         elif self.rise * self.epsilon:
-            growth, most = 1 + self.rise * self.epsilon, torch.finfo(A.dtype).max
-            # Beyond that it would be infinite, and what is 0 would become NaN.
-            A.mul_(growth**steps if steps * math.log(growth) < math.log(most) else most).clamp_(
-                self.floor, 1
-            )
+            growth, largest = 1 + self.rise * self.epsilon, torch.finfo(A.dtype).max
+            overflows = steps * math.log(growth) >= math.log(largest)  # 0 * infinity would be NaN
+            A.mul_(largest if overflows else growth**steps).clamp_(self.floor, 1)
 
 
 def update(A: Tensor, mu: Tensor, rate: Rate, epsilon: float = 0.0, floor: float = 0.0) -> Tensor:
     """A <- clip(A (1 - rate (mu - epsilon)), floor, 1) (eq. availabilty), as a new tensor.
 
-    A relevance that is not finite, or zero everywhere, says nothing: A stays as it was.
+    A relevance that is not finite, or zero everywhere, leaves A as it was.
 
     Args:
         A: Availabilities.
         mu: Relevances, normalised to mean one.
-        rate: eta_A, how fast relevance freezes; or a pair, for falling and for rising.
-        epsilon: Relevance below it unfreezes; with 0 nothing ever does.
-        floor: Least availability.
+        rate: eta_A, how fast relevance freezes; or a pair for falling and rising.
+        epsilon: Relevance below it unfreezes; with 0 nothing ever unfreezes.
+        floor: The smallest availability.
+
+    Returns:
+        The new availabilities.
 
     >>> update(torch.ones(3), torch.tensor([0.0, 1.0, 2.0]), rate=0.1)
     tensor([1.0000, 0.9000, 0.8000])
@@ -91,30 +98,34 @@ def update(A: Tensor, mu: Tensor, rate: Rate, epsilon: float = 0.0, floor: float
     moved = A.clone()
     fall, rise = rate if isinstance(rate, tuple) else (rate, rate)
     Rule(fall, rise, epsilon, floor)(moved, mu)
-    says_something = torch.isfinite(mu).all() & (mu > 0).any()
-    return torch.where(says_something, moved, A)
+    is_informative = torch.isfinite(mu).all() & (mu > 0).any()
+    return torch.where(is_informative, moved, A)
 
 
 def recovery_time(
     steps: float, relevant: float, irrelevant: float, rate: float, epsilon: float
 ) -> float:
-    """T* = -T log(1 - rate (a - epsilon)) / log(1 - rate (b - epsilon)): steps until A is back (supplement, eq. tprime).
+    """Steps until the availability of a unit has recovered (supplement, eq. tprime).
+
+    T* = -T log(1 - rate (a - epsilon)) / log(1 - rate (b - epsilon))
 
     Args:
-        steps: T, for how long the unit was relevant.
-        relevant: a > epsilon, its relevance then.
+        steps: T, the number of steps for which the unit was relevant.
+        relevant: a > epsilon, its relevance during those steps.
         irrelevant: b < epsilon, its relevance afterwards.
         rate: eta_A.
-        epsilon: the threshold between freezing and unfreezing.
+        epsilon: The threshold between freezing and unfreezing.
 
-    Infinite where A was driven to 0, or where nothing unfreezes.
+    Returns:
+        T*; infinite if A reached 0 or if nothing unfreezes.
 
     >>> round(recovery_time(100, relevant=3.0, irrelevant=0.0, rate=0.01, epsilon=1.0))
     203
     """
     if not irrelevant <= epsilon <= relevant:
         raise ValueError(
-            f"The unit must be relevant first (a >= epsilon) and irrelevant then (b <= epsilon), not {relevant}, {irrelevant}."
+            "The unit must be relevant first (a >= epsilon) and irrelevant afterwards "
+            f"(b <= epsilon), got a = {relevant} and b = {irrelevant}."
         )
     falling, rising = 1 - rate * (relevant - epsilon), 1 - rate * (irrelevant - epsilon)
     if falling == 1:
@@ -123,7 +134,7 @@ def recovery_time(
 
 
 def saturation(A: Tensor, threshold: float = 0.05) -> float:
-    """The share of units or parameters whose availability is below the threshold: 1 is a full layer.
+    """The share of availabilities below the threshold: 1 means that the layer is full.
 
     >>> saturation(torch.tensor([0.01, 0.2, 0.9, 1.0]))
     0.25
@@ -132,7 +143,7 @@ def saturation(A: Tensor, threshold: float = 0.05) -> float:
 
 
 def room(A: Tensor) -> float:
-    """The room that is left: mean availability.
+    """The room left: the mean availability.
 
     >>> room(torch.tensor([0.0, 1.0]))
     0.5

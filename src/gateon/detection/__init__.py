@@ -1,4 +1,4 @@
-"""Which context is at hand: inferred from losses while learning, recognised from outputs when only predicting.
+"""Which context a batch belongs to: inferred from losses while learning, from outputs afterwards.
 
 Imports `storage`.
 """

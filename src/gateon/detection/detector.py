@@ -1,91 +1,66 @@
 """ContextDetector: a loss goes in, a context comes out.
 
-No model is inside: the detector asks whoever calls it for the loss of the batch at hand under other
-contexts.
+It holds no model: it asks its caller for the losses of the current batch under other contexts.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
+from .losses import LossBook, Probe, Verdict, as_number
+
 __all__ = ["ContextDetector", "Probe", "Verdict"]
 
-LITTLE = 0.1  # of the first loss: less than that is no knowledge that could be lost
-
-Probe = Callable[[Sequence[int]], Sequence[float]]
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """What the detector makes of one batch.
-
-    Args:
-        context: the one the batch belongs to.
-        switched: whether that is another one than before.
-        new: whether it did not exist before.
-        suspected: whether the batch is held to be of another task, but not surely yet.
-        dismissed: whether an alarm turned out to be false: the context at hand still fits.
-    """
-
-    context: int
-    switched: bool = False
-    new: bool = False
-    suspected: bool = False
-    dismissed: bool = False
-
-
-@dataclass
-class _Book:
-    """What is known of the losses of one context."""
-
-    running: float = math.nan  # their running average
-    deviation: float = 0.0  # the running average of twice the rise from one to the next
-    first: float = math.nan
-    last: float = math.nan
-    losses: int = 0
-    confidence: float = 0.0
+LITTLE = 0.1  # share of the first loss below which a fall does not count as learned
 
 
 @dataclass
 class ContextDetector:
-    """Finds the switches in a stream of losses, recognises contexts that return, and opens new ones.
+    """Detects switches in a stream of losses, recognises known contexts, and opens new ones.
 
-    A loss is suspect if it exceeds L + max(spread * D, min(P / 2, max((threshold - 1) |L|, share *
-    P))), with L the running loss of the context, P = L_0 - L what was learned since its first loss
-    (P / 2 counts once P is a tenth of L_0), and D twice the mean rise from one loss to the next: it
-    must stand out from the losses themselves, from what was learned, and from noise. After `window`
-    suspects in a row it is settled what has changed. If the last batch before them has become a
-    suspect too, it is the network and not the task (a learning rate was raised, say): the alarm is
-    dismissed, as it is where the context at hand still fits. Otherwise the best fitting old context
-    is reactivated, and if none fits a new one begins. Suspects never enter the running loss, and
-    are meant to be learned only when it is settled where.
+    A loss is suspect if it exceeds
 
-    With `robust=False` it is the paper's Algorithm 1 (from the prose around it): a switch where the
+        L + max(spread D, min(P / 2, max((threshold - 1) |L|, share P)))
+
+    where L is the running loss of the context, P = L_0 - L what was learned since its first loss
+    (P / 2 counts once P is a tenth of L_0), and D twice the mean rise from one loss to the next. So
+    it must stand out from the losses themselves, from what was learned, and from noise.
+
+    After `window` suspects in a row the detector decides what has changed. If the last batch before
+    them is now suspect too, the network changed and not the task (say, a learning rate was raised):
+    the alarm is dismissed, as it is if the active context still fits. Otherwise the best fitting
+    old context is reactivated, or a new one begins if none fits. Suspects never enter the running
+    loss, and should be learned only once their context is settled.
+
+    `robust=False` is the paper's Algorithm 1 (from the prose around it): a switch occurs when the
     minimum of the last `window` losses exceeds threshold * L, with one running loss for all
     contexts, which every loss enters; the first context whose loss is below that is reactivated.
 
     Args:
-        threshold: Theta, by what factor a loss must exceed the running loss.
-        window: m, so many losses in a row must.
-        loss_rate: eta_L, of the running loss.
+        threshold: Theta, the factor by which a loss must exceed the running loss.
+        window: m, the number of consecutive losses that must exceed the threshold.
+        loss_rate: eta_L, the rate of the running loss.
         confidence_rate: eta_C; confidence in the active context <- confidence + eta_C (1 -
             confidence).
-        confident: no switch away from a context before its confidence exceeds this.
-        spread: so many mean distances above the running loss are noise.
-        share: so much of what a context has learned may be lost without notice.
-        fit: an old context fits if its loss is at most so many times as far above its running loss
-            as a suspect must be.
-        max_contexts: how many contexts there may be at most.
-        when_full: "error", or "best": reactivate the best fitting context then.
+        confident: The confidence a context needs before the detector switches away from it.
+        spread: How many mean distances above the running loss still count as noise.
+        share: The share of what a context has learned that may be lost unnoticed.
+        fit: An old context fits if its loss is at most this many times as far above its running
+            loss as a suspect must be.
+        max_contexts: The largest number of contexts; None for no limit.
+        when_full: What to do when a new context would exceed it: "error", or "best" to reactivate
+            the best fitting context.
         robust: False for the paper's algorithm.
 
     >>> detector = ContextDetector(window=2)
     >>> for loss in [2.0, 1.0] + [0.1] * 20:
     ...     verdict = detector.update(loss)
-    >>> [detector.update(loss, probe=lambda contexts: [3.0 for _ in contexts]).context for loss in (0.1, 3.0, 3.0, 2.0)]
+    >>> def probe(contexts):
+    ...     return [3.0 for _ in contexts]
+    >>> [detector.update(loss, probe).context for loss in (0.1, 3.0, 3.0, 2.0)]
     [0, 0, 1, 1]
     """
 
@@ -102,52 +77,37 @@ class ContextDetector:
     robust: bool = True
 
     active: int = field(default=0, init=False)
-    # switches, returns, dismissed: how many there were
-    figures: dict[str, int] = field(default_factory=dict, init=False)
-    _books: list[_Book] = field(default_factory=lambda: [_Book()], init=False, repr=False)
-    # robust: in a row; else the last losses
+    figures: dict[str, int] = field(default_factory=dict, init=False)  # counts of events
+    _books: list[LossBook] = field(default_factory=lambda: [LossBook()], init=False, repr=False)
+    # Consecutive suspect losses; in Algorithm 1 the last losses, and their one running average.
     _suspects: list[float] = field(default_factory=list, init=False, repr=False)
-    # of all contexts, in Algorithm 1
     _running: float = field(default=math.nan, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Refuse what means nothing."""
-        _check(
-            1 < self.threshold < math.inf,
-            f"threshold is above 1 and finite, not {self.threshold}: at 1 every loss is an alarm.",
-        )
-        _check(
-            isinstance(self.window, int) and self.window >= 1,
-            f"window is a whole number of at least 1, not {self.window}.",
-        )
-        for name in ("loss_rate", "confidence_rate"):
-            _check(
-                0 < getattr(self, name) <= 1,
-                f"{name} is above 0 and at most 1, not {getattr(self, name)}.",
-            )
-        _check(
-            0 <= self.confident < 1,
-            f"confident is at least 0 and below 1, not {self.confident}: it would never be reached.",
-        )
-        for name in ("spread", "share"):
-            _check(
-                0 <= getattr(self, name) < math.inf,
-                f"{name} is at least 0, not {getattr(self, name)}.",
-            )
-        _check(0 < self.fit < math.inf, f"fit is above 0 and finite, not {self.fit}.")
-        _check(
-            self.max_contexts is None or self.max_contexts >= 1,
-            f"max_contexts is at least 1, not {self.max_contexts}.",
-        )
-        _check(
-            self.when_full in ("error", "best"),
-            f'when_full is "error" or "best", not {self.when_full!r}.',
-        )
+        """Validate the settings."""
+        is_count = isinstance(self.window, int) and self.window >= 1
+        most = self.max_contexts
+        for name, holds, wanted in (
+            ("threshold", 1 < self.threshold < math.inf, "above 1 and finite"),
+            ("window", is_count, "an integer of at least 1"),
+            ("loss_rate", 0 < self.loss_rate <= 1, "above 0 and at most 1"),
+            ("confidence_rate", 0 < self.confidence_rate <= 1, "above 0 and at most 1"),
+            ("confident", 0 <= self.confident < 1, "at least 0 and below 1"),
+            ("spread", 0 <= self.spread < math.inf, "at least 0 and finite"),
+            ("share", 0 <= self.share < math.inf, "at least 0 and finite"),
+            ("fit", 0 < self.fit < math.inf, "above 0 and finite"),
+            ("max_contexts", most is None or most >= 1, "at least 1"),
+            ("when_full", self.when_full in ("error", "best"), '"error" or "best"'),
+        ):
+            _require(holds, f"{name} must be {wanted}, got {getattr(self, name)!r}.")
         self.figures = {"switches": 0, "returns": 0, "dismissed": 0}
 
     @classmethod
     def preset(cls, name: str) -> ContextDetector:
-        """The settings "best", or the paper's for "paper-mnist", "paper-asc", "paper-dsc" and "paper-20news".
+        """A detector with the settings of a name.
+
+        Args:
+            name: "best", or the paper's "paper-mnist", "paper-asc", "paper-dsc", "paper-20news".
 
         >>> ContextDetector.preset("paper-mnist").threshold
         1.01
@@ -159,15 +119,15 @@ class ContextDetector:
             "paper-dsc": cls(5.0, 3, 0.05, 0.02, robust=False),
             "paper-20news": cls(5.0, 3, 0.05, 0.02, robust=False),
         }
-        _check(
+        _require(
             name in presets,
-            f"There is no preset {name!r} of the detector: choose one of {', '.join(presets)}.",
+            f"The detector has no preset {name!r}: choose one of {', '.join(presets)}.",
         )
         return presets[name]
 
     @property
     def contexts(self) -> int:
-        """How many contexts there are."""
+        """The number of contexts."""
         return len(self._books)
 
     @property
@@ -181,44 +141,41 @@ class ContextDetector:
         return [book.confidence for book in self._books]
 
     def suspects(self, loss: float) -> bool:
-        """Whether `update` with this loss may ask for a probe: nothing is changed."""
-        loss = _number(loss)
+        """Whether `update` with this loss may ask for a probe; changes nothing."""
+        loss = as_number(loss)
         if not self.robust:
-            return self._exceeds_running(
-                self._next_running(loss), [*self._suspects, loss][-self.window :]
-            )
+            recent = [*self._suspects, loss][-self.window :]
+            return self._exceeds_running(self._next_running(loss), recent)
         book = self._books[self.active]
         return book.confidence > self.confident and loss > self._limit(book, 1.0)
 
     def update(
         self, loss: float, probe: Probe | None = None, familiar: Callable[[], float] | None = None
     ) -> Verdict:
-        """Take the loss of a batch in the active context; the context the batch belongs to.
+        """Take the loss of a batch, and decide which context the batch belongs to.
 
         Args:
-            loss: of the batch, before it is learned.
-            probe: gives the losses of that batch under the contexts it is asked for. Without one,
-                no context can be recognised and every switch opens a new one.
-            familiar: gives the loss that the last batch before the suspects has now.
+            loss: The loss of the batch in the active context, before it is learned.
+            probe: Returns the losses of that batch under other contexts. Without it no context can
+                be recognised, and every switch opens a new one.
+            familiar: Returns the current loss of the last batch before the suspects.
         """
-        value = _number(loss)
-        _check(
+        value = as_number(loss)
+        _require(
             math.isfinite(value),
-            f"The loss is {loss}: the detector takes finite numbers only; it is as it was before.",
+            f"The detector takes finite numbers only, got {loss}: nothing was changed.",
         )
-        return (
-            self._update_robust(value, probe, familiar)
-            if self.robust
-            else self._update_paper(value, probe)
-        )
+        if self.robust:
+            return self._update_robust(value, probe, familiar)
+        return self._update_paper(value, probe)
 
     def settled(self, loss: float) -> None:
-        """Take the loss of a batch of which `update` has settled that it belongs to the active context."""
+        """Take the loss of an earlier suspect that turned out to belong to the active context."""
         if self.robust:
-            self._learn(_number(loss))
+            self._learn(as_number(loss))
 
     def state_dict(self) -> dict[str, Any]:
-        """What it knows, as numbers and lists."""
+        """Everything it knows, as numbers and lists."""
         return {
             "active": self.active,
             "books": [asdict(book) for book in self._books],
@@ -228,16 +185,12 @@ class ContextDetector:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take over what `state_dict` gave."""
-        books = [_Book(**book) for book in state["books"]]
-        self.active, self._books, self._suspects = (
-            int(state["active"]),
-            books,
-            list(state["suspects"]),
-        )
+        """Restore what `state_dict` returned."""
+        self._books = [LossBook(**book) for book in state["books"]]
+        self.active, self._suspects = int(state["active"]), list(state["suspects"])
         self._running, self.figures = float(state["running"]), dict(state["figures"])
 
-    # Beyond the paper.
+    # Robust detection, which goes beyond the paper.
 
     def _update_robust(
         self, loss: float, probe: Probe | None, familiar: Callable[[], float] | None
@@ -249,21 +202,18 @@ class ContextDetector:
         if len(self._suspects) + 1 < self.window:
             self._suspects.append(loss)
             return Verdict(self.active, suspected=True)
-        changed = familiar is not None and float(familiar()) > self._limit(
-            self._books[self.active], 1.0
-        )
-        found = self.active if changed else self._best_fit(probe)
+        limit = self._limit(self._books[self.active], 1.0)
+        network_changed = familiar is not None and float(familiar()) > limit
+        found = self.active if network_changed else self._best_fit(probe)
         if found == self.active:
             self.figures["dismissed"] += 1
-            self._books[
-                found
-            ].running = loss  # the level of now: the next losses are compared with it
+            self._books[found].running = loss  # compare the next losses with the new level
             self._suspects.clear()
             return Verdict(found, dismissed=True)
         return self._switch_to(found)
 
     def _best_fit(self, probe: Probe | None) -> int | None:
-        """The context under which the batch's loss is lowest, of those it fits; None if it fits none."""
+        """The context with the lowest loss of the batch among those that fit; None if none does."""
         if probe is None:
             return None
         losses = [float(loss) for loss in probe(range(self.contexts))]
@@ -271,16 +221,16 @@ class ContextDetector:
             self._limit(book, 1.0 if k == self.active else self.fit)
             for k, book in enumerate(self._books)
         ]
-        fitting = [
-            k for k, (loss, limit) in enumerate(zip(losses, limits, strict=True)) if loss <= limit
-        ]
-        if not fitting and self._reuses():
+        pairs = zip(losses, limits, strict=True)
+        fitting = [k for k, (loss, limit) in enumerate(pairs) if loss <= limit]
+        if not fitting and self._must_reuse():
             fitting = list(range(self.contexts))
         return min(fitting, key=losses.__getitem__, default=None)
 
-    def _limit(self, book: _Book, times: float) -> float:
+    def _limit(self, book: LossBook, times: float) -> float:
+        """The loss above which a batch does not fit a context, with `times` the usual margin."""
         if math.isnan(book.running):
-            return -math.inf  # nothing was learned in it yet: nothing can fit it
+            return -math.inf  # nothing was learned in it yet, so nothing fits it
         learned = book.first - book.running
         excess = times * max((self.threshold - 1) * abs(book.running), self.share * learned)
         if learned > LITTLE * abs(book.first):  # a loss that is still high cannot rise by much
@@ -288,6 +238,7 @@ class ContextDetector:
         return book.running + max(excess, times * self.spread * book.deviation)
 
     def _learn(self, loss: float) -> None:
+        """Enter a loss into the running averages of the active context."""
         book = self._books[self.active]
         book.losses += 1
         if book.losses == 1:
@@ -304,13 +255,10 @@ class ContextDetector:
         verdict = Verdict(self.active)
         running, recent = self._next_running(loss), [*self._suspects, loss][-self.window :]
         if self._exceeds_running(running, recent):
-            losses = (
-                [] if probe is None else [float(value) for value in probe(range(self.contexts))]
-            )
-            found = next(
-                (k for k, value in enumerate(losses) if value < self.threshold * running), None
-            )
-            if found is None and losses and self._reuses():
+            values = [] if probe is None else probe(range(self.contexts))
+            losses, limit = [float(value) for value in values], self.threshold * running
+            found = next((k for k, value in enumerate(losses) if value < limit), None)
+            if found is None and losses and self._must_reuse():
                 found = losses.index(min(losses))
             if found != self.active:
                 verdict = self._switch_to(found)
@@ -321,28 +269,27 @@ class ContextDetector:
         return verdict
 
     def _next_running(self, loss: float) -> float:
-        return (
-            loss
-            if math.isnan(self._running)
-            else self._running + self.loss_rate * (loss - self._running)
-        )
+        if math.isnan(self._running):
+            return loss
+        return self._running + self.loss_rate * (loss - self._running)
 
     def _exceeds_running(self, running: float, recent: list[float]) -> bool:
         sure = self._books[self.active].confidence > self.confident
         return sure and len(recent) == self.window and min(recent) > self.threshold * running
 
-    # Both.
+    # Shared by both.
 
     def _switch_to(self, context: int | None) -> Verdict:
         new = context is None
         if context is None:
-            _check(
+            _require(
                 not self._is_full(),
-                f"A new context is needed, and there are {self.contexts} already, which is max_contexts: raise it, "
-                'or choose when_full="best", which reuses the best fitting one and needs a probe.',
+                f"A new context is needed, but there are {self.contexts} already, which is "
+                'max_contexts: raise it, or choose when_full="best" with a probe, '
+                "which reuses the best fitting context.",
             )
             context = self.contexts
-            self._books.append(_Book())
+            self._books.append(LossBook())
         self.active = context
         self.figures["switches"] += 1
         self.figures["returns"] += not new
@@ -352,18 +299,10 @@ class ContextDetector:
     def _is_full(self) -> bool:
         return self.max_contexts is not None and self.contexts >= self.max_contexts
 
-    def _reuses(self) -> bool:
+    def _must_reuse(self) -> bool:
         return self._is_full() and self.when_full == "best"
 
 
-def _number(loss: Any) -> float:
-    """A loss as a plain number, whether it comes from Python, numpy or torch; NaN for anything else."""
-    try:
-        return math.nan if isinstance(loss, str) else float(loss)
-    except (TypeError, ValueError, RuntimeError, OverflowError):
-        return math.nan
-
-
-def _check(holds: bool, otherwise: str) -> None:
+def _require(holds: bool, message: str) -> None:
     if not holds:
-        raise ValueError(otherwise)
+        raise ValueError(message)

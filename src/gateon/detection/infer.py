@@ -1,4 +1,4 @@
-"""Inferring contexts inside a learner: from the loss while it learns, from the entropy of its outputs when it only predicts."""
+"""Inferring contexts inside a learner: from losses while learning, from entropy when predicting."""
 
 from __future__ import annotations
 
@@ -10,17 +10,24 @@ import torch
 from torch import Tensor
 
 from ..storage.states import COUNT, NUMBER, Grown, Whole, batch_like
-from .detector import ContextDetector, _Book
+from .detector import ContextDetector
+from .losses import LossBook
 
 __all__ = ["Inference", "Observation", "Recognition", "recognised"]
 
 TINY = torch.finfo(torch.float32).tiny
-PROBED = 256  # samples are enough to tell which context they belong to
+PROBED = 256  # samples, enough to tell which context they belong to
 
 
 @dataclass(frozen=True)
 class Observation:
-    """What one batch showed: its loss (without a method's penalty), the context, and whether that is another one than before."""
+    """What a learner observed in one batch.
+
+    Args:
+        loss: The loss, without a method's penalty.
+        context: The context of the batch.
+        switched: Whether that differs from the previous context.
+    """
 
     loss: float
     context: int
@@ -29,26 +36,31 @@ class Observation:
 
 @dataclass(frozen=True)
 class Recognition:
-    """Contexts found for unlabelled inputs, one for all or one a sample, and how sure that is, from 0 to 1."""
+    """Contexts recognised for unlabelled inputs.
+
+    Args:
+        context: One for all samples, or one per sample.
+        certainty: How certain it is, from 0 to 1.
+    """
 
     context: Tensor
     certainty: Tensor
 
 
 class Learning(Protocol):
-    """What inference asks of a learner."""
+    """What inference needs from a learner."""
 
     context: int | None
     loss: Callable[[Tensor, Tensor], Tensor]
 
     def forward(self, x: Any, y: Tensor) -> tuple[Tensor, float, Callable[[], None]]:
-        """The loss of a batch, its value, and the way to undo what the forward pass moved."""
+        """The loss of a batch, its value, and a function that undoes the forward pass."""
 
     def step(self, loss: Tensor, value: float, restore: Callable[[], None]) -> float:
-        """Learn from that loss; its value."""
+        """Learn from that loss; return its value."""
 
     def switch(self, context: int) -> bool:
-        """Learn another context from now on; whether it is another one."""
+        """Learn in that context from now on; return whether it differs from the previous one."""
 
     def outputs_under(self, x: Any, contexts: Sequence[int]) -> Iterator[Tensor]:
         """Outputs for x in each of several contexts."""
@@ -60,30 +72,32 @@ Batch = tuple[Any, Tensor]
 class Inference:
     """Finds the context of every batch that a learner observes.
 
-    A batch in doubt is not learned before it is sure where it belongs: then those in doubt are
-    learned in order, in the context at hand or in another. So nothing is ever learned in the wrong
-    context, and where every switch is found, the result is that of known contexts to the bit. At
-    the end of a stream up to window - 1 batches may be left in doubt.
+    Suspect batches wait until their context is settled, and are then learned in order, in the
+    active context or in another. So nothing is learned in the wrong context, and if every switch is
+    found, the result equals that of known contexts bit for bit. At the end of a stream up to
+    window - 1 batches may still be waiting.
+
+    Args:
+        detector: Decides from losses.
     """
 
     def __init__(self, detector: ContextDetector) -> None:
         self.detector = detector
         self.doubted: list[Batch] = []
-        self.familiar: Batch | None = None  # of the last batch that was not in doubt
+        self.familiar: Batch | None = None  # samples of the last batch that was not suspect
 
     def observe(self, learner: Learning, x: Any, y: Tensor) -> Observation:
-        """Find the context of a batch and learn it there, if it is clear."""
+        """Find the context of a batch, and learn it there once that is settled."""
         detector, batches = self.detector, [*self.doubted, (x, y)]
         begun = learner.context is None and learner.switch(detector.active)
         loss, value, restore = learner.forward(x, y)
         if not self.doubted and not detector.suspects(value):
-            # which may fail: the detector must not know of the batch then
-            learner.step(loss, value, restore)
+            learner.step(loss, value, restore)  # first, because it may fail
             detector.update(value)
             self.familiar = _copied(_last_of([(x, y)]))
             return Observation(value, detector.active, begun)
         restore()
-        del loss  # its graph would hold the gates to their number of contexts
+        del loss  # its graph would prevent the gates from growing
         verdict = detector.update(
             value,
             lambda contexts: self._losses(learner, _last_of(batches), contexts),
@@ -93,11 +107,8 @@ class Inference:
         if verdict.suspected:
             return Observation(value, detector.active, False)
         if not verdict.switched:
-            return Observation(
-                [learner.step(*learner.forward(*batch)) for batch in batches][-1],
-                detector.active,
-                False,
-            )
+            values = [learner.step(*learner.forward(*batch)) for batch in batches]
+            return Observation(values[-1], detector.active, False)
         learner.switch(verdict.context)
         for batch in batches:
             value = learner.step(*learner.forward(*batch))
@@ -106,7 +117,7 @@ class Inference:
         return Observation(value, verdict.context, True)
 
     def state_dict(self) -> dict[str, Any]:
-        """What the detector knows, and the batches it needs to go on."""
+        """What the detector knows, and the batches needed to continue."""
         familiar = None if self.familiar is None else list(self.familiar)
         return {
             "detector": self.detector.state_dict(),
@@ -115,13 +126,12 @@ class Inference:
         }
 
     def state_like(self, state: Any, model: Grown) -> dict[str, Any]:
-        """What the detector knows of each context, and batches."""
+        """The template of a state; see `gateon.storage.states`."""
         detector = state["detector"]
-        books = [
-            dict.fromkeys(asdict(_Book()), NUMBER) | {"losses": COUNT} for _ in detector["books"]
-        ]
+        book = dict.fromkeys(asdict(LossBook()), NUMBER) | {"losses": COUNT}
+        books = [book for _ in detector["books"]]
         if not 0 < len(books) <= model.context.high + 1:
-            raise ValueError("the detector must have a context, and no more than the model has")
+            raise ValueError("the detector must have 1 context or more, but no more than the model")
         known = {
             "active": Whole(0, len(books) - 1),
             "books": books,
@@ -135,15 +145,14 @@ class Inference:
         return {"detector": known, "doubted": doubted, "familiar": last}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take over what `state_dict` gave."""
+        """Restore what `state_dict` returned."""
         self.detector.load_state_dict(state["detector"])
         self.doubted = [(x, y) for x, y in state["doubted"]]
-        self.familiar = (
-            None if state["familiar"] is None else (state["familiar"][0], state["familiar"][1])
-        )
+        familiar = state["familiar"]
+        self.familiar = None if familiar is None else (familiar[0], familiar[1])
 
     def _now(self, learner: Learning) -> Callable[[], float] | None:
-        """Gives the loss that the last batch before the doubt has now."""
+        """A function that returns the current loss of the last batch that was not suspect."""
         familiar, active = self.familiar, self.detector.active
         return None if familiar is None else lambda: self._losses(learner, familiar, [active])[0]
 
@@ -157,7 +166,7 @@ class Inference:
 
 
 def _last_of(batches: list[Batch]) -> Batch:
-    """The last samples of some batches, as many as are probed; of the last batch where inputs cannot be joined."""
+    """The last samples of several batches, or of the last one if inputs cannot be joined."""
     x, y = batches[-1]
     if not isinstance(x, Tensor):
         return {name: value[-PROBED:] for name, value in x.items()}, y[-PROBED:]
@@ -167,45 +176,44 @@ def _last_of(batches: list[Batch]) -> Batch:
 
 
 def _copied(batch: Batch) -> Batch:
-    """The batch in memory of its own: the caller may fill its tensors with the next one."""
+    """A copy of the batch: the caller may reuse its tensors for the next one."""
     x, y = batch
-    copied = (
-        x.clone() if isinstance(x, Tensor) else {name: value.clone() for name, value in x.items()}
-    )
-    return copied, y.clone()
+    if isinstance(x, Tensor):
+        return x.clone(), y.clone()
+    return {name: value.clone() for name, value in x.items()}, y.clone()
 
 
 def recognised(outputs: Sequence[Tensor], *, each: bool) -> Recognition:
-    """The context under which outputs (logits) tell most: a network is sure of what it knows, and says the same of all strangers.
+    """Recognise the context in which a network's outputs are most informative.
 
-    Of all together, it is the context in which sample and label have most in common, I = H(mean p)
-    - mean H(p), and certainty is 1 - I' / I with I' the second highest. Of each sample by itself,
-    it is the one with the lowest entropy H, and certainty is 1 - H / H'.
+    A network is sure of what it knows, and says much the same about all unfamiliar inputs. For all
+    samples together it is the context with the highest mutual information of sample and label,
+    I = H(mean p) - mean H(p), with certainty 1 - I' / I where I' is the second highest. For each
+    sample alone it is the context with the lowest entropy H, with certainty 1 - H / H'.
 
     Args:
-        outputs: for the same inputs, (samples, classes) in each context.
-        each: of each sample by itself, or of all together.
+        outputs: Logits for the same inputs in each context, (samples, classes).
+        each: Whether to recognise each sample alone, or all together.
 
-    >>> sure, unsure = torch.tensor([[9.0, 0.0], [0.0, 9.0]]), torch.tensor([[0.1, 0.0], [0.0, 0.1]])
+    >>> sure = torch.tensor([[9.0, 0.0], [0.0, 9.0]])
+    >>> unsure = torch.tensor([[0.1, 0.0], [0.0, 0.1]])
     >>> recognised([unsure, sure], each=False)
     Recognition(context=tensor(1), certainty=tensor(0.9982))
     """
     if not len(outputs[0]):
-        raise ValueError("There are no inputs to recognise a context by: give at least one sample.")
-    # (contexts, samples, classes)
+        raise ValueError("There are no inputs to recognise a context by: pass at least one sample.")
     log_p = torch.stack([output.float().log_softmax(1) for output in outputs])
-    entropy = _entropy(log_p)
+    entropy = _entropy(log_p)  # (contexts, samples)
+    second = min(1, len(outputs) - 1)
     if each or entropy.shape[1] == 1:
         lowest, order = entropy.sort(0)
-        found, certainty = order[0], 1 - lowest[0] / lowest[min(1, len(lowest) - 1)].clamp_min(TINY)
+        found, certainty = order[0], 1 - lowest[0] / lowest[second].clamp_min(TINY)
         found, certainty = (found, certainty) if each else (found[0], certainty[0])
     else:
         mean = log_p.exp().mean(1).clamp_min(TINY).log()
         highest, order = (_entropy(mean) - entropy.mean(1)).sort(0, descending=True)
-        found, certainty = (
-            order[0],
-            1 - (highest[min(1, len(highest) - 1)] / highest[0].clamp_min(TINY)).clamp_min(0),
-        )
+        ratio = highest[second] / highest[0].clamp_min(TINY)
+        found, certainty = order[0], 1 - ratio.clamp_min(0)
     return Recognition(found, torch.ones_like(certainty) if len(outputs) == 1 else certainty)
 
 

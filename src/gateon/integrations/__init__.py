@@ -1,4 +1,4 @@
-"""gateon inside other libraries, each imported only when asked for.
+"""gateon inside other libraries, each imported only when it is used.
 
-May import every room but `reproduce` and `cli`; no room imports it.
+May import every room except `reproduce` and `cli`; no room imports it.
 """

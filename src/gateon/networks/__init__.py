@@ -1,4 +1,7 @@
-"""Networks of the paper, in any size."""
+"""The networks of the paper, in any size, and where pretrained language models are found.
+
+Imports `anatomy`.
+"""
 
 from .cnn import cnn
 from .mlp import mlp

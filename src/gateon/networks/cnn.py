@@ -10,7 +10,7 @@ from torch import nn
 from ..anatomy.norm import ContextNorm
 from .mlp import Norm, check_norm
 
-__all__ = ["cnn"]
+__all__ = ["check_image", "cnn"]
 
 
 def cnn(
@@ -24,38 +24,38 @@ def cnn(
     norm: Norm = "context",
     affine: bool = False,
 ) -> nn.Sequential:
-    """Convolution, norm and ReLU for every number of channels, one max pool, then the fully connected network.
+    """Convolutions with norm and ReLU, one max pool, then the fully connected network.
 
     The paper gives channels, pool and hidden layers; kernels of 3 without padding are those of the
-    example it refers to. A layer has a bias where no norm takes it away again: Adam would move such
-    a bias by rounding errors alone, and the means that earlier contexts have stored would no longer
-    fit.
+    example it refers to. A layer has no bias if a norm subtracts it again: rounding errors alone
+    would make the scale-free steps of Adam move such a bias, and the means stored for earlier
+    contexts would no longer fit.
 
     Args:
-        shape: of one image, (channels, height, width).
-        channels: of each convolution; (32, 32) for the paper's split MNIST.
-        hidden: units of each hidden layer behind them; (2000, 2000) for its ten tasks.
-        classes: outputs of the one head.
-        pool: side of the square that max pooling makes one of, behind the last convolution.
-        kernel: side of the kernels.
-        norm: "context": statistics per context; "batch": of the batch at hand, in evaluation too
-            (the released code); or "none".
-        affine: whether norms learn scale and shift.
+        shape: The shape of one image, (channels, height, width).
+        channels: The channels of each convolution; (32, 32) for the paper's split MNIST.
+        hidden: The units of each hidden layer behind them; (2000, 2000) for its ten tasks.
+        classes: The number of outputs.
+        pool: The side of the max pool behind the last convolution.
+        kernel: The side of the kernels.
+        norm: "context" for statistics per context; "batch" for those of the current batch, in
+            evaluation too (the released code); or "none".
+        affine: Whether norms learn scale and shift.
 
     >>> model = cnn((1, 28, 28), (4, 8), (20,), 10)
-    >>> [name for name, _ in model.named_children()]
-    ['conv1', 'norm1', 'relu1', 'conv2', 'norm2', 'relu2', 'pool', 'flatten', 'hidden1', 'norm3', 'relu3', 'head']
+    >>> print(*dict(model.named_children()))
+    conv1 norm1 relu1 conv2 norm2 relu2 pool flatten hidden1 norm3 relu3 head
     >>> model.hidden1
     Linear(in_features=288, out_features=20, bias=False)
     """
     check_norm(norm)
-    inputs, *size = _image(shape)
+    inputs, *size = check_image(shape)
     left = [(side - len(channels) * (kernel - 1)) // pool for side in size]
     if min(left) < 1:
         at_least = len(channels) * (kernel - 1) + pool
         raise ValueError(
-            f"Images of {size[0]} x {size[1]} are too small for this network: it needs {at_least} x {at_least}. "
-            "Choose fewer convolutions."
+            f"Images must be at least {at_least} x {at_least} for this network, "
+            f"got {size[0]} x {size[1]}: choose fewer convolutions."
         )
     layers: OrderedDict[str, nn.Module] = OrderedDict()
     bias = norm == "none"
@@ -79,11 +79,16 @@ def cnn(
     return nn.Sequential(layers)
 
 
-def _image(shape: Sequence[int]) -> tuple[int, int, int]:
-    """The shape of an image; anything else is refused."""
+def check_image(shape: Sequence[int]) -> tuple[int, int, int]:
+    """Return the shape of an image; ValueError for any other shape.
+
+    >>> check_image([3, 32, 32])
+    (3, 32, 32)
+    """
     if len(shape) != 3:
         raise ValueError(
-            f"This network takes images (channels, height, width), not inputs of shape {tuple(shape)}: use an mlp."
+            "This network takes images (channels, height, width), "
+            f"got inputs of shape {tuple(shape)}: use an mlp."
         )
     channels, height, width = shape
     return channels, height, width

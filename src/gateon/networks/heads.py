@@ -1,4 +1,4 @@
-"""One output layer for every task, on top of a trunk that all tasks share."""
+"""One output layer per task, on top of a trunk that all tasks share."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ __all__ = ["TaskHeads", "with_task_heads"]
 
 
 class TaskHeads(nn.Linear, Contextual):
-    """A Linear with weights of its own for every context; a learner switches it.
+    """A Linear with separate weights per context, which a learner switches.
 
-    Heads of other contexts get no gradient at all, so that no optimizer moves them. The first is
-    called `weight` and `bias`, the others `weight_1`, `bias_1` and so on.
+    Heads of other contexts get no gradient, so that no optimizer moves them. The first is called
+    `weight` and `bias`, the others `weight_1`, `bias_1` and so on.
 
     Args:
-        inputs: units of the trunk.
-        classes: outputs of each head.
-        tasks: heads to begin with; more are added at a switch. Methods that look at the parameters
-            of a model once, before the first task, need all of them from the start.
+        inputs: The number of units of the trunk.
+        classes: The number of outputs of each head.
+        tasks: The number of heads to start with; more are added at a switch. Methods that look at
+            the parameters of a model only once, before the first task, need all from the start.
 
     >>> heads = TaskHeads(4, 2, tasks=3)
     >>> heads.show(1)
@@ -35,7 +35,8 @@ class TaskHeads(nn.Linear, Contextual):
     def __init__(self, inputs: int, classes: int, tasks: int = 1) -> None:
         if min(inputs, classes, tasks) < 1:
             raise ValueError(
-                f"TaskHeads needs at least one input, class and task, not {inputs}, {classes} and {tasks}."
+                "TaskHeads needs at least one input, class and task, "
+                f"got {inputs}, {classes} and {tasks}."
             )
         super().__init__(inputs, classes)
         self.context = 0
@@ -44,26 +45,24 @@ class TaskHeads(nn.Linear, Contextual):
 
     @property
     def contexts(self) -> int:
-        """How many heads there are."""
+        """The number of heads."""
         return len(self._parameters) // 2
 
     def add_context(self) -> None:
-        """One more head, started like nn.Linear."""
+        """Add a head, initialised like nn.Linear."""
         k, bound = self.contexts, 1 / math.sqrt(self.in_features)
         like = self.weight.detach()
-        self.register_parameter(
-            f"weight_{k}", nn.Parameter(torch.empty_like(like).uniform_(-bound, bound))
-        )
-        self.register_parameter(
-            f"bias_{k}", nn.Parameter(like.new_empty(self.out_features).uniform_(-bound, bound))
-        )
+        weight = torch.empty_like(like).uniform_(-bound, bound)
+        bias = like.new_empty(self.out_features).uniform_(-bound, bound)
+        self.register_parameter(f"weight_{k}", nn.Parameter(weight))
+        self.register_parameter(f"bias_{k}", nn.Parameter(bias))
 
     def head(self, context: int) -> tuple[Tensor, Tensor]:
         """Weight and bias of one context."""
-        end = f"_{context}" if context else ""
-        # getattr, not get_parameter: inside torch.func.functional_call they are tensors.
-        weight: Tensor = getattr(self, "weight" + end)
-        bias: Tensor = getattr(self, "bias" + end)
+        suffix = f"_{context}" if context else ""
+        # getattr, not get_parameter: inside torch.func.functional_call they are plain tensors.
+        weight: Tensor = getattr(self, "weight" + suffix)
+        bias: Tensor = getattr(self, "bias" + suffix)
         return weight, bias
 
     @property
@@ -86,7 +85,14 @@ class TaskHeads(nn.Linear, Contextual):
 
 
 def with_task_heads(model: nn.Sequential, tasks: int = 1) -> nn.Sequential:
-    """Put TaskHeads in the place of the Linear that ends a model, in place; returns the model.
+    """Replace the Linear at the end of a model by TaskHeads, in place.
+
+    Args:
+        model: The network.
+        tasks: The number of heads to start with.
+
+    Returns:
+        The same model.
 
     >>> from .mlp import mlp
     >>> with_task_heads(mlp(4, (3,), 2, norm="none"), tasks=5)[-1]
@@ -95,7 +101,7 @@ def with_task_heads(model: nn.Sequential, tasks: int = 1) -> nn.Sequential:
     last = model[-1] if len(model) else None
     if not isinstance(last, nn.Linear) or isinstance(last, TaskHeads):
         raise ValueError(
-            f"Heads take the place of a Linear at the end of a model, but it ends with {type(last).__name__}."
+            f"The model must end with a Linear to get task heads, got {type(last).__name__}."
         )
     model[-1] = TaskHeads(last.in_features, last.out_features, tasks).to(last.weight)
     return model

@@ -28,15 +28,15 @@ def mlp(
     """Linear, norm and ReLU for every hidden layer, then a Linear head; images are flattened.
 
     Args:
-        inputs: numbers in one input, 784 for MNIST.
-        hidden: units of each hidden layer.
-        classes: outputs of the one head.
-        norm: "context": statistics per context; "batch": of the batch at hand, in evaluation too
-            (the released code); or "none".
-        affine: whether norms learn scale and shift.
-        unit_length: scale hidden activity to length one (the released code).
-        input_dropout: share of the inputs that are left out at random in training.
-        dropout: share of the hidden units that are.
+        inputs: The size of one input, 784 for MNIST.
+        hidden: The number of units of each hidden layer.
+        classes: The number of outputs.
+        norm: "context" for statistics per context; "batch" for those of the current batch, in
+            evaluation too (the released code); or "none".
+        affine: Whether norms learn scale and shift.
+        unit_length: Whether to scale hidden activity to length one (the released code).
+        input_dropout: The dropout rate of the inputs.
+        dropout: The dropout rate of the hidden units.
 
     >>> mlp(4, (3,), 2)
     Sequential(
@@ -65,6 +65,6 @@ def mlp(
 
 
 def check_norm(norm: str) -> None:
-    """Refuse a norm that there is not."""
+    """Raise ValueError for an unknown norm."""
     if norm not in ("context", "batch", "none"):
-        raise ValueError(f'norm is "context", "batch" or "none", not {norm!r}.')
+        raise ValueError(f'norm must be "context", "batch" or "none", got {norm!r}.')

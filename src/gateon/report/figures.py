@@ -1,4 +1,4 @@
-"""Figures of records, through one style."""
+"""Figures of records, all in one style."""
 
 from __future__ import annotations
 
@@ -20,14 +20,22 @@ STYLE: dict[str, Any] = {
     "axes.spines.right": False,
     "figure.dpi": 150,
     "savefig.bbox": "tight",
-    "svg.hashsalt": "gateon",  # the same figure is the same file
+    "svg.hashsalt": "gateon",  # so that equal figures are equal files
 }
 MARKS = ("o", "s", "^", "D")
 COLOURS = ("#2b6cb0", "#c05621", "#2f855a", "#6b46c1", "#b83280", "#4a5568")
 
 
 def compare_figure(records: Mapping[str, Record], path: Path) -> list[Path]:
-    """Accuracy matrices side by side, and the mean accuracy over the tasks seen so far; written as PNG and SVG."""
+    """Draw accuracy matrices side by side, and the mean accuracy over the tasks learned so far.
+
+    Args:
+        records: By the name of the run.
+        path: Without suffix.
+
+    Returns:
+        The files written, PNG and SVG.
+    """
     with _drawing(1 + len(records), path) as (figure, axes, written):
         for n, (name, record) in enumerate(records.items()):
             size = len(record.accuracy)
@@ -40,16 +48,10 @@ def compare_figure(records: Mapping[str, Record], path: Path) -> list[Path]:
             axes[n].set_xticks(ticks, [t + 1 for t in ticks])
             axes[n].set_yticks(ticks, [t + 1 for t in ticks])
             figure.colorbar(image, ax=axes[n], fraction=0.046, label="accuracy (%)")
-            # NaN, and not drawn, where some task was not measured
+            # NaN, which is not drawn, where a task was not measured.
             means = values.mean(axis=1, where=np.tri(size, dtype=bool))
-            axes[-1].plot(
-                range(1, size + 1),
-                means,
-                "o-",
-                color=COLOURS[n % len(COLOURS)],
-                markersize=3,
-                label=name,
-            )
+            colour, learned = COLOURS[n % len(COLOURS)], range(1, size + 1)
+            axes[-1].plot(learned, means, "o-", color=colour, markersize=3, label=name)
         axes[-1].xaxis.get_major_locator().set_params(integer=True)
         axes[-1].set(xlabel="tasks learned", ylabel="mean accuracy over them (%)", ylim=(0, 102))
         axes[-1].legend(frameon=False)
@@ -57,18 +59,21 @@ def compare_figure(records: Mapping[str, Record], path: Path) -> list[Path]:
 
 
 def bars(rows: Mapping[str, tuple[float, float, float]], label: str, path: Path) -> list[Path]:
-    """One bar for every row, (middle, low, high), with 1 marked; written as PNG and SVG."""
+    """Draw one bar per row, with a line at 1.
+
+    Args:
+        rows: By name, (middle, low, high).
+        label: The label of the x-axis.
+        path: Without suffix.
+
+    Returns:
+        The files written, PNG and SVG.
+    """
     with _drawing(1, path, width=6.0) as (_, axes, written):
         names = list(rows)[::-1]
         middle, low, high = (np.array([rows[name][i] for name in names]) for i in range(3))
-        axes[0].barh(
-            names,
-            middle,
-            xerr=(middle - low, high - middle),
-            color=COLOURS[0],
-            ecolor=COLOURS[-1],
-            height=0.6,
-        )
+        error = (middle - low, high - middle)
+        axes[0].barh(names, middle, xerr=error, color=COLOURS[0], ecolor=COLOURS[-1], height=0.6)
         axes[0].axvline(1, color=COLOURS[-1], linewidth=0.8)
         axes[0].set_xlabel(label)
     return written
@@ -83,29 +88,27 @@ def lines(
     across: int | None = None,
     up: str = "",
 ) -> list[Path]:
-    """One panel for every quantity, with a line of (x, y) for every name; written as PNG and SVG.
+    """Draw one panel per quantity, with one line per name.
 
     Args:
-        panels: title -> name -> points.
-        label: of the x-axes: one for all, or one each.
-        path: without ending.
-        log: whether x is on a logarithmic scale; small marks are set on the points then.
-        across: how many panels side by side; all by default.
-        up: label of the y-axes.
+        panels: title -> name -> points (x, y).
+        label: The label of the x-axes: one for all, or one each.
+        path: Without suffix.
+        log: Whether x is on a logarithmic scale; points are marked then.
+        across: The number of panels side by side; all by default.
+        up: The label of the y-axes.
+
+    Returns:
+        The files written, PNG and SVG.
     """
-    mark, labels = "o-" if log else "-", [label] * len(panels) if isinstance(label, str) else label
+    mark, scale = ("o-", "log") if log else ("-", "linear")
+    labels = [label] * len(panels) if isinstance(label, str) else label
     with _drawing(len(panels), path, across=across) as (_, axes, written):
         for axis, words, (title, curves) in zip(axes, labels, panels.items(), strict=False):
             for n, (name, points) in enumerate(curves.items()):
-                axis.plot(
-                    *zip(*points, strict=True),
-                    mark,
-                    color=COLOURS[n % len(COLOURS)],
-                    markersize=3,
-                    linewidth=1.2,
-                    label=name,
-                )
-            axis.set(title=title, xlabel=words, ylabel=up, xscale="log" if log else "linear")
+                style = {"color": COLOURS[n % len(COLOURS)], "markersize": 3, "linewidth": 1.2}
+                axis.plot(*zip(*points, strict=True), mark, label=name, **style)
+            axis.set(title=title, xlabel=words, ylabel=up, xscale=scale)
         axes[0].legend(frameon=False)
     return written
 
@@ -113,7 +116,17 @@ def lines(
 def matrices(
     panels: Mapping[str, Sequence[Sequence[float | None]]], label: str, path: Path, *, across: int
 ) -> list[Path]:
-    """One square picture for every name, of values in [-1, 1]; what is None stays white. Written as PNG and SVG."""
+    """Draw one square image per name.
+
+    Args:
+        panels: By name, rows of values in [-1, 1]; None is left white.
+        label: The label of both axes.
+        path: Without suffix.
+        across: The number of panels side by side.
+
+    Returns:
+        The files written, PNG and SVG.
+    """
     with _drawing(len(panels), path, width=2.4, across=across) as (figure, axes, written):
         for axis, (title, rows) in zip(axes, panels.items(), strict=False):
             values = np.array([[np.nan if v is None else v for v in row] for row in rows])
@@ -132,37 +145,33 @@ def points(
     *,
     kinds: Mapping[str, str] | None = None,
 ) -> list[Path]:
-    """One panel for every title, with one named point (x, y) for every name, x on a logarithmic scale; written as PNG and SVG.
+    """Draw one panel per title, with one named point per name and x on a logarithmic scale.
 
-    Names stand in a column beside the panel, in the order of the points' heights and never one over
-    another.
+    Names stand in a column beside the panel, ordered by the heights of their points, so that they
+    never overlap.
 
     Args:
-        panels: title -> name -> place.
-        label: of the x-axes.
-        up: of the y-axes.
-        path: without ending.
-        kinds: name -> what kind of point it is; every kind has a marker of its own, and is
-            explained.
+        panels: title -> name -> point (x, y).
+        label: The label of the x-axes.
+        up: The label of the y-axes.
+        path: Without suffix.
+        kinds: name -> the kind of its point; each kind has its own marker and a legend.
+
+    Returns:
+        The files written, PNG and SVG.
     """
     from matplotlib.ticker import LogLocator
 
     kinds = kinds or {}
     marks = dict(zip(dict.fromkeys(kinds.values()), MARKS, strict=False))
-    colours = {
-        name: COLOURS[n % len(COLOURS)]
-        for n, name in enumerate(dict.fromkeys(n for p in panels.values() for n in p))
-    }
-    with _drawing(len(panels), path, width=5.6, across=min(2, len(panels)), height=3.6) as (
-        figure,
-        axes,
-        written,
-    ):
+    names = dict.fromkeys(name for points in panels.values() for name in points)
+    colours = {name: COLOURS[n % len(COLOURS)] for n, name in enumerate(names)}
+    drawing = _drawing(len(panels), path, width=5.6, across=min(2, len(panels)), height=3.6)
+    with drawing as (figure, axes, written):
         for axis, (title, places) in zip(axes, panels.items(), strict=False):
             for name, place in places.items():
-                axis.plot(
-                    *place, marks.get(kinds.get(name, ""), "o"), color=colours[name], markersize=4.5
-                )
+                mark = marks.get(kinds.get(name, ""), "o")
+                axis.plot(*place, mark, color=colours[name], markersize=4.5)
             axis.set(title=title, xlabel=label, ylabel=up, xscale="log")
             axis.xaxis.set_minor_locator(LogLocator(subs=(2, 5)))
             axis.xaxis.set_major_formatter("{x:g}")
@@ -180,8 +189,9 @@ def points(
 def _name_beside(
     axis: Any, places: Mapping[str, tuple[float, float]], colours: Mapping[str, str]
 ) -> None:
-    """Names at even distances on the right, each with a thin line to its point."""
+    """Write the names at even distances on the right, each with a thin line to its point."""
     order = sorted(places, key=lambda name: places[name][1])
+    line = {"arrowstyle": "-", "linewidth": 0.4, "relpos": (0, 0.5), "shrinkB": 3}
     for height, name in zip(np.linspace(0.0, 1.0, max(2, len(order))), order, strict=False):
         axis.annotate(
             name,
@@ -191,13 +201,7 @@ def _name_beside(
             fontsize=6.5,
             verticalalignment="center",
             color=colours[name],
-            arrowprops={
-                "arrowstyle": "-",
-                "linewidth": 0.4,
-                "color": colours[name],
-                "relpos": (0, 0.5),
-                "shrinkB": 3,
-            },
+            arrowprops=line | {"color": colours[name]},
             annotation_clip=False,
         )
 
@@ -210,7 +214,7 @@ def _drawing(
     across: int | None = None,
     height: float | None = None,
 ) -> Iterator[tuple[Any, Any, list[Path]]]:
-    """A figure with panels side by side, `across` of them in a row, in the style; written with both endings when it is drawn."""
+    """A figure with `across` panels per row, written as PNG and SVG once it is drawn."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -227,9 +231,8 @@ def _drawing(
         yield figure, axes.flatten(), written
         figure.tight_layout()
         for file in written:
-            with whole_file(file) as aside:
+            with whole_file(file) as temporary:
                 kind = file.suffix.removeprefix(".")
-                figure.savefig(
-                    aside, format=kind, metadata={"Date": None} if kind == "svg" else None
-                )
+                metadata = {"Date": None} if kind == "svg" else None
+                figure.savefig(temporary, format=kind, metadata=metadata)
         plt.close(figure)

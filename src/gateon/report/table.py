@@ -25,7 +25,14 @@ COLUMNS = {
 
 
 def summarise(records: Mapping[str, Sequence[Record]]) -> dict[str, dict[str, tuple[float, float]]]:
-    """{method: {figure: (mean, standard deviation over seeds)}}, with "seconds" for training one run."""
+    """Summarise the runs of every method over seeds.
+
+    Args:
+        records: By method, one record per seed.
+
+    Returns:
+        {method: {figure: (mean, standard deviation)}}, including the "seconds" of training.
+    """
     table: dict[str, dict[str, tuple[float, float]]] = {}
     for method, runs in records.items():
         rows = [run.summary | {"seconds": sum(s["train"] for s in run.seconds)} for run in runs]
@@ -35,9 +42,14 @@ def summarise(records: Mapping[str, Sequence[Record]]) -> dict[str, dict[str, tu
 
 
 def markdown(table: Mapping[str, Mapping[str, tuple[float, float]]], seeds: int) -> str:
-    """The table in percent, as Markdown.
+    """A summary in percent, as a Markdown table.
 
-    >>> print(markdown({"finetune": {"continual_accuracy": (0.5, 0.01), "seconds": (3.0, 0.0)}}, seeds=2))
+    Args:
+        table: What `summarise` returned.
+        seeds: The number of seeds.
+
+    >>> table = {"finetune": {"continual_accuracy": (0.5, 0.01), "seconds": (3.0, 0.0)}}
+    >>> print(markdown(table, seeds=2))
     | method | continual | seconds |
     |---|---|---|
     | finetune | 50.00 ± 1.00 | 3 |
@@ -48,29 +60,22 @@ def markdown(table: Mapping[str, Mapping[str, tuple[float, float]]], seeds: int)
     lines = ["| method | " + " | ".join([COLUMNS[name] for name in names] + ["seconds"]) + " |"]
     lines.append("|---" * (len(names) + 2) + "|")
     for method, row in table.items():
-        cells = [percent(row.get(name), seeds) for name in names]
-        lines.append(
-            "| "
-            + " | ".join(
-                [printable(method).replace("|", "\\|"), *cells, f"{row['seconds'][0]:.0f}"]
-            )
-            + " |"
-        )
-    spread = (
-        f"Percent, mean ± standard deviation of {seeds} seeds" if seeds > 1 else "Percent, one seed"
-    )
-    return "\n".join([*lines, "", f"{spread}; seconds to train."])
+        title, seconds = printable(method).replace("|", "\\|"), f"{row['seconds'][0]:.0f}"
+        cells = [title, *(percent(row.get(name), seeds) for name in names), seconds]
+        lines.append("| " + " | ".join(cells) + " |")
+    spread = f"mean ± standard deviation of {seeds} seeds" if seeds > 1 else "one seed"
+    return "\n".join([*lines, "", f"Percent, {spread}; seconds to train."])
 
 
 def write_comparison(
     records: Mapping[str, Sequence[Record]], asked: Mapping[str, Any], out: Path
 ) -> None:
-    """The table of a comparison as compare.md and compare.json in a directory.
+    """Write the table of a comparison as compare.md and compare.json.
 
     Args:
-        records: by method, one for every seed.
-        asked: the specification, as plain values.
-        out: the directory.
+        records: By method, one record per seed.
+        asked: The specification, as plain values.
+        out: The directory.
     """
     table, seeds = summarise(records), max(len(runs) for runs in records.values())
     named = {
@@ -78,23 +83,24 @@ def write_comparison(
         for method, row in table.items()
     }
     content = {"specification": asked, "seeds": seeds, "methods": named}
-    for name, text in {
+    texts = {
         "compare.md": markdown(table, seeds),
         "compare.json": json.dumps(content, indent=1),
-    }.items():
-        with whole_file(out / name) as aside:
-            aside.write_text(text + "\n", encoding="utf-8")
+    }
+    for name, text in texts.items():
+        with whole_file(out / name) as temporary:
+            temporary.write_text(text + "\n", encoding="utf-8")
 
 
 def percent(value: tuple[float, float] | None, seeds: int) -> str:
-    """A share with its spread, in percent.
+    """A share with its spread, in percent; a dash for None.
 
     >>> percent((0.9781, 0.0004), seeds=3), percent((0.9781, 0.0), seeds=1), percent(None, seeds=1)
     ('97.81 ± 0.04', '97.81', '-')
     """
     if value is None:
         return "-"
-    mean = round(100 * value[0], 2) + 0.0  # no minus before a zero
+    mean = round(100 * value[0], 2) + 0.0  # turns -0.0 into 0.0
     return f"{mean:.2f} ± {100 * value[1]:.2f}" if seeds > 1 else f"{mean:.2f}"
 
 

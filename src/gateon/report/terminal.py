@@ -1,4 +1,4 @@
-"""Runs on a terminal: progress while they go, the accuracy matrix as a picture when they are done."""
+"""Runs on a terminal: progress while they run, the accuracy matrix when they are done."""
 
 from __future__ import annotations
 
@@ -22,10 +22,13 @@ __all__ = ["Lines", "Live", "matrix", "progress_for", "table"]
 
 
 class Lines:
-    """One line a task, for logs and pipes; on standard error, so that standard output holds results only."""
+    """Progress as one line per task, for logs and pipes.
+
+    It goes to standard error, so that standard output holds only results.
+    """
 
     def begin(self, name: str, steps: Sequence[int], at: int) -> None:
-        """Say what begins."""
+        """Announce the run."""
         self.steps, self.at = steps, at
         self.loss: float | None = None
         self.start = time.monotonic()
@@ -36,14 +39,15 @@ class Lines:
         self.loss = loss
 
     def task(self, task: int, name: str, accuracies: list[float | None], seconds: float) -> None:
-        """Say how the task went."""
+        """Print the results of a task."""
         known = [a for a in accuracies if a is not None]
         done, rate = sum(self.steps[: task + 1]), self.steps[task] / max(seconds, 1e-9)
         left = (time.monotonic() - self.start) / max(done - self.at, 1) * (sum(self.steps) - done)
-        # a run that goes on after a task's last step saw none
+        # A run resumed after a task's last step has seen no loss.
         loss = "" if self.loss is None else f"loss {self.loss:.3f}, "
         print(
-            f"  task {task + 1}/{len(self.steps)} {printable(name)}: {loss}accuracy {100 * known[-1]:.2f}, "
+            f"  task {task + 1}/{len(self.steps)} {printable(name)}: {loss}"
+            f"accuracy {100 * known[-1]:.2f}, "
             f"mean of {len(known)} so far {100 * sum(known) / len(known):.2f}, "
             f"{seconds:.1f} s ({rate:.{0 if rate >= 10 else 1}f} steps/s), {left:.0f} s left",
             file=sys.stderr,
@@ -51,11 +55,14 @@ class Lines:
         )
 
     def end(self) -> None:
-        """Nothing more."""
+        """Do nothing."""
 
 
 class Live:
-    """A bar with rate and time left, within 80 columns; on a terminal that was closed it shows nothing, and the run goes on."""
+    """A progress bar with rate and time left, within 80 columns.
+
+    If the terminal is closed it shows nothing, and the run continues.
+    """
 
     def __init__(self, console: Console) -> None:
         self.console = console
@@ -64,10 +71,9 @@ class Live:
         """Show the bar."""
         self.steps, self.at, self.accuracy = steps, at, ""
         self.shown, self.begun = 0.0, time.monotonic()
+        title = heading(name, steps, at)
         with suppress(OSError):
-            self.console.print(
-                heading(name, steps, at), markup=False, highlight=False, soft_wrap=True
-            )
+            self.console.print(title, markup=False, highlight=False, soft_wrap=True)
         columns = (
             TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=6),
@@ -79,7 +85,7 @@ class Live:
             self.bar.start()
 
     def step(self, task: int, step: int, loss: float) -> None:
-        """Move it, a few times a second."""
+        """Update the bar, a few times per second."""
         now = time.monotonic()
         if now - self.shown > 0.2 or step == self.steps[task]:
             done = sum(self.steps[:task]) + step
@@ -91,39 +97,47 @@ class Live:
             self.shown = now
 
     def task(self, task: int, name: str, accuracies: list[float | None], seconds: float) -> None:
-        """Show the accuracy so far."""
+        """Show the mean accuracy so far."""
         known = [a for a in accuracies if a is not None]
         self.accuracy = f"  accuracy {100 * sum(known) / len(known):.2f}"
 
     def end(self) -> None:
-        """Take the bar away."""
+        """Remove the bar."""
         with suppress(OSError):
             self.bar.stop()
 
 
 def heading(name: str, steps: Sequence[int], at: int) -> str:
-    """What begins, in a line.
+    """One line that announces a run.
+
+    Args:
+        name: The name of the run.
+        steps: The number of steps of each task.
+        at: The step in total at which it resumes; 0 for a new run.
 
     >>> heading("split-mnist n-gateon", [100] * 5, 250)
-    'split-mnist n-gateon: 5 tasks of 100 steps, going on at task 3, step 50'
+    'split-mnist n-gateon: 5 tasks of 100 steps, resuming at task 3, step 50'
     >>> heading("asc n-gateon", [20, 48], 0)
     'asc n-gateon: 2 tasks of 20 to 48 steps'
     """
     least, most = min(steps), max(steps)
+    length = f"{least}" if least == most else f"{least} to {most}"
     begun = [start for start in accumulate(steps, initial=0) if start <= at]
-    where = f", going on at task {len(begun)}, step {at - begun[-1]}" if at else ""
-    return f"{printable(name)}: {len(steps)} tasks of {least if least == most else f'{least} to {most}'} steps{where}"
+    where = f", resuming at task {len(begun)}, step {at - begun[-1]}" if at else ""
+    return f"{printable(name)}: {len(steps)} tasks of {length} steps{where}"
 
 
 def progress_for(console: Console) -> Lines | Live:
-    """A bar on a terminal, lines elsewhere."""
+    """A progress bar on a terminal, lines elsewhere."""
     return Live(console) if console.is_terminal and not console.is_dumb_terminal else Lines()
 
 
 def matrix(record: Record, width: int = 80) -> Text:
-    """accuracy[k][j] as a picture: a row for each task learned, a column for each task tested; green is right.
+    """The accuracy matrix in colours: one row per task learned, one column per task tested.
 
-    Where there are more tasks than fit the width, some are left out, evenly.
+    Args:
+        record: The record of a run.
+        width: The number of columns; if not all tasks fit, some are left out evenly.
 
     >>> print(matrix(Record("demo", {}, {}, accuracy=[[1.0], [0.5, 0.99]])).plain)
     demo
@@ -145,7 +159,7 @@ def matrix(record: Record, width: int = 80) -> Text:
 
 
 def _some(count: int, most: int) -> list[int]:
-    """At most so many of the numbers below count, evenly spread, the first and the last among them.
+    """At most `most` of the numbers below `count`, evenly spread, including the first and last.
 
     >>> _some(3, 5), _some(100, 5)
     ([0, 1, 2], [0, 25, 50, 74, 99])
@@ -156,10 +170,14 @@ def _some(count: int, most: int) -> list[int]:
 
 
 def table(summary: Mapping[str, Mapping[str, tuple[float, float]]], seeds: int) -> Table:
-    """The figures of several methods, within 80 columns."""
+    """A summary of several methods as a table within 80 columns.
+
+    Args:
+        summary: What `summarise` returned.
+        seeds: The number of seeds.
+    """
     names = [name for name in COLUMNS if any(name in row for row in summary.values())]
-    if seeds > 1 and len(names) == len(COLUMNS):
-        # continual plus forgetting: there is no room for all with their spread
+    if seeds > 1 and len(names) == len(COLUMNS):  # no room for all of them with their spread
         names.remove("immediate_accuracy")
     shown = Table("method", box=None, padding=(0, 1 if seeds > 1 else 2, 0, 0))
     for title in (*(COLUMNS[name] for name in names), "seconds"):
@@ -171,7 +189,7 @@ def table(summary: Mapping[str, Mapping[str, tuple[float, float]]], seeds: int) 
 
 
 def _colour(value: float) -> str:
-    """From dark red at chance over yellow to green at 1."""
+    """A background from dark red at 0 through yellow to green at 1."""
     share = max(0.0, min(1.0, value)) ** 2
     red, green = (200, int(330 * share)) if share < 0.5 else (int(400 * (1 - share)), 165)
     return f"bold white on rgb({min(red, 255)},{min(green, 255)},40)"

@@ -1,4 +1,4 @@
-"""What is kept on disk: whole files, checkpoints, locks, and templates that say whether a state fits what it is loaded into.
+"""What is kept on disk: whole files, checkpoints, locks, and templates that states must match.
 
 Imports `anatomy` and `gating`.
 """

@@ -118,7 +118,7 @@ def open_arrays(file: Path) -> Iterator[zipfile.ZipFile]:
     """Open the archive of an npz file."""
     try:
         if not is_regular(file):
-            raise ValueError("it is no regular file")
+            raise ValueError("it is not a regular file")
         with zipfile.ZipFile(file) as archive:
             yield archive
     except TooLargeError:
@@ -161,7 +161,7 @@ def open_image(file: Path) -> Any:
         raise ImportError("Reading images needs Pillow: pip install pillow.") from error
     try:
         if not is_regular(file):
-            raise ValueError("it is no regular file")
+            raise ValueError("it is not a regular file")
         with warnings.catch_warnings():  # whoever reads the pixels has a bound, and says so
             warnings.simplefilter("ignore", Image.DecompressionBombWarning)
             return Image.open(file, formats=IMAGE_FORMATS)

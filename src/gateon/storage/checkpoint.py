@@ -1,7 +1,7 @@
-"""A state as one file: its tensors in safetensors, the rest as JSON in the header, and the sha256 of every part of it.
+"""A state as one safetensors file: tensors, the rest as JSON in the header, and checksums of both.
 
-No pickle: a file from elsewhere cannot run anything. One file: it is written aside, synced and
-renamed, so that there is always a whole one; what was damaged later is recognised by the sha256 of
+There is no pickle, so a file from elsewhere cannot run code. It is written to a temporary file,
+synced and renamed, so that there is always a whole one; damage done later shows in the sha256 of
 its parts.
 """
 
@@ -27,16 +27,11 @@ from .files import is_regular
 __all__ = ["SCHEMA", "DamagedError", "WriteError", "load", "save", "whole_file"]
 
 SCHEMA = 3  # 1: the whole state as one JSON text, no sha256; 2: every row of a run's tables in full
-# names in the header: the manifest, its sha256, the JSON of each part
-MANIFEST, CHECK, PART = (
-    "gateon",
-    "sha256",
-    "part:",
-)
-TENSOR = "tensor"  # {"tensor": name} in the JSON stands for a tensor
-# {"pairs": [[key, value], ...]} stands for a dict whose keys are not all strings, or are one of
-# these
-PAIRS = "pairs"
+# Names in the header: the manifest, its sha256, and the prefix for the JSON of each part.
+MANIFEST, CHECK, PART = "gateon", "sha256", "part:"
+# In the JSON {"tensor": name} stands for a tensor, and {"pairs": [[key, value], ...]} for a dict
+# whose keys are not all strings, or which looks like one of these two.
+TENSOR, PAIRS = "tensor", "pairs"
 KINDS = {
     torch.float64: "F64",
     torch.float32: "F32",
@@ -52,19 +47,19 @@ KINDS = {
 
 
 class DamagedError(ValueError):
-    """A file is no checkpoint, or no longer the one that was written."""
+    """A file is not a checkpoint, or no longer the one that was written."""
 
 
 class WriteError(OSError):
-    """A file could not be written; what was there before still is."""
+    """A file could not be written; the previous one is still there."""
 
 
 def save(state: Mapping[str, Any], path: Path) -> None:
-    """Write the state to the path, whole or not at all. Equal states give equal bytes.
+    """Write a state to a file, completely or not at all. Equal states give equal bytes.
 
     Args:
-        state: named parts, each of nested dicts, lists, tensors and plain values.
-        path: the file.
+        state: Named parts, each made of nested dicts, lists, tensors and plain values.
+        path: The file.
 
     >>> import tempfile, torch
     >>> path = Path(tempfile.mkdtemp()) / "state.safetensors"
@@ -75,13 +70,13 @@ def save(state: Mapping[str, Any], path: Path) -> None:
     {'step': 3}
     """
     if not all(isinstance(name, str) for name in state):
-        raise TypeError("The parts of a state have names.")
+        raise TypeError("The names of a state's parts must be strings.")
     tensors: dict[str, Tensor] = {}
     texts = {name: json.dumps(_without_tensors(value, tensors)) for name, value in state.items()}
-    # so that each begins where it may
+    # Largest elements first, so that every tensor is aligned.
     ordered = dict(sorted(tensors.items(), key=lambda item: -item[1].element_size()))
     header = _header(texts, ordered)
-    with whole_file(path) as aside, open(aside, "wb") as file:
+    with whole_file(path) as temporary, open(temporary, "wb") as file:
         file.write(len(header).to_bytes(8, "little"))
         file.write(header)
         for tensor in ordered.values():
@@ -89,13 +84,19 @@ def save(state: Mapping[str, Any], path: Path) -> None:
 
 
 def load(path: Path, only: Collection[str] | None = None) -> dict[str, Any]:
-    """The state that `save` wrote, every part checked; or some of its parts, the others left unread.
+    """Read a state that `save` wrote, and verify its checksums.
 
-    A damaged or foreign file raises `DamagedError`, one of a newer gateon a plain ValueError.
+    Args:
+        path: The file. If it is damaged or not a checkpoint, `DamagedError` is raised; if it was
+            written by a newer gateon, a plain ValueError.
+        only: The parts to read; None for all.
+
+    Returns:
+        The state.
     """
     try:
         if not is_regular(path):
-            raise DamagedError("it is no regular file")
+            raise DamagedError("it is not a regular file")
         with safe_open(path, framework="pt") as file:
             header = file.metadata() or {}
             manifest = None
@@ -103,7 +104,8 @@ def load(path: Path, only: Collection[str] | None = None) -> dict[str, Any]:
                 manifest = json.loads(_checked(header[MANIFEST], header[CHECK], "manifest"))
             if manifest is not None and manifest["schema"] > SCHEMA:
                 raise _NewerError(
-                    f"{path} has schema {manifest['schema']}, this gateon reads up to {SCHEMA}: update gateon to read it."
+                    f"{path} has schema {manifest['schema']}, this gateon reads up to {SCHEMA}: "
+                    "update gateon to read it."
                 )
             return _parts(header, manifest, file.get_tensor, only)
     except _NewerError:
@@ -118,7 +120,7 @@ def load(path: Path, only: Collection[str] | None = None) -> dict[str, Any]:
     ) as reason:
         why = str(reason) if isinstance(reason, DamagedError) else "it cannot be read"
         raise DamagedError(
-            f"{path} is damaged or no checkpoint of gateon ({why}): delete it to start anew."
+            f"{path} is damaged or not a gateon checkpoint ({why}): delete it to start anew."
         ) from reason
 
 
@@ -139,7 +141,7 @@ def _parts(
             held = get_tensor(name)
             if manifest is not None and _digest(held) != manifest["tensors"][name]:
                 raise DamagedError(f"the sha256 of tensor {name} differs")
-            known[name] = held.clone()  # away from the file, which may change
+            known[name] = held.clone()  # independent of the file, which may change
         return known[name]
 
     if manifest is None:
@@ -149,7 +151,7 @@ def _parts(
         name.removeprefix(PART): text for name, text in header.items() if name.startswith(PART)
     }
     if texts.keys() != manifest["parts"].keys():
-        raise DamagedError("its parts are not those it names")
+        raise DamagedError("its parts are not those of its manifest")
     state = {}
     for name in manifest["parts"]:
         if only is None or name in only:
@@ -166,70 +168,73 @@ def _checked(text: str, digest: str, name: str) -> str:
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
-    """A file aside to write, then synced and put in its place: a crash or a full disk leaves the old one or the new one, whole.
+    """Write a file atomically: a crash or a full disk leaves the old file or the new one, whole.
+
+    Args:
+        path: The file.
+
+    Yields:
+        A temporary file to write, which is then synced and renamed to `path`.
 
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp()) / "figures.txt"
-    >>> with whole_file(path) as aside:
-    ...     written = aside.write_text("1 2 3")
-    >>> path.read_text(), aside.exists()
+    >>> with whole_file(path) as temporary:
+    ...     written = temporary.write_text("1 2 3")
+    >>> path.read_text(), temporary.exists()
     ('1 2 3', False)
     """
-    aside = path.with_name(path.name + ".part")
-    _refuse_link(aside)
+    temporary = path.with_name(path.name + ".part")
+    _refuse_link(temporary)
     try:
-        aside.unlink(missing_ok=True)  # what a process that died left
-        os.close(os.open(aside, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
-        made = os.lstat(aside)
-        yield aside
-        with open(aside, "rb+") as file:
+        temporary.unlink(missing_ok=True)  # left over from a process that died
+        os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+        made = os.lstat(temporary)
+        yield temporary
+        with open(temporary, "rb+") as file:
             os.fsync(file.fileno())
-        _refuse_link(aside)
-        if not os.path.samestat(made, os.lstat(aside)):
+        _refuse_link(temporary)
+        if not os.path.samestat(made, os.lstat(temporary)):
             raise WriteError(
-                f"{aside} was replaced by somebody else while it was written: try again."
+                f"{temporary} was replaced by another process while it was written: try again."
             )
-        os.replace(aside, path)
-        _sync_names(path.parent)
+        os.replace(temporary, path)
+        _sync_directory(path.parent)
     except WriteError:
         raise
     except OSError as reason:
         why = reason.strerror or str(reason)
         raise WriteError(
-            f"{path} could not be written ({why}): make room there or choose another place."
+            f"{path} could not be written ({why}): free some space, or choose another place."
         ) from reason
     finally:
         with suppress(OSError):
-            aside.unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
 
 
 def _refuse_link(path: Path) -> None:
-    """A link would lead what is written elsewhere."""
+    """Refuse a link, which would redirect what is written."""
     if path.is_symlink():
         raise WriteError(
-            f"{path} is a symbolic link, and files are not written through links: remove it."
+            f"{path} is a symbolic link, and gateon does not write through links: remove it."
         )
 
 
-def _sync_names(folder: Path) -> None:
-    """A new name is on the disk only once its directory is."""
+def _sync_directory(folder: Path) -> None:
+    """Sync a directory: a new name is on disk only once its directory is."""
     if os.name == "nt":  # where directories cannot be opened
         return
-    number = os.open(folder, os.O_RDONLY)
+    descriptor = os.open(folder, os.O_RDONLY)
     try:
-        os.fsync(number)
-    except OSError as reason:
-        if reason.errno not in (
-            errno.EINVAL,
-            errno.ENOTSUP,
-        ):  # file systems that sync names by themselves
+        os.fsync(descriptor)
+    except OSError as reason:  # some file systems sync names on their own and refuse this
+        if reason.errno not in (errno.EINVAL, errno.ENOTSUP):
             raise
     finally:
-        os.close(number)
+        os.close(descriptor)
 
 
 def _header(texts: Mapping[str, str], tensors: Mapping[str, Tensor]) -> bytes:
-    """The header of a safetensors file: where each tensor is, the JSON of the parts, and the sha256 of them all."""
+    """The header of a safetensors file: offsets of the tensors, JSON of the parts, checksums."""
     manifest = {
         "schema": SCHEMA,
         "parts": {name: _text_digest(text) for name, text in texts.items()},
@@ -257,7 +262,7 @@ def _text_digest(text: str) -> str:
 
 
 def _digest(tensor: Tensor) -> str:
-    """Of its kind, shape and numbers."""
+    """The sha256 of its dtype, shape and data."""
     digest = sha256(f"{KINDS[tensor.dtype]} {list(tensor.shape)} ".encode())
     digest.update(_bytes(tensor).data)
     return digest.hexdigest()
@@ -271,7 +276,7 @@ def _bytes(tensor: Tensor) -> NDArray[np.uint8]:
 def _without_tensors(value: Any, tensors: dict[str, Tensor]) -> Any:
     if isinstance(value, Tensor):
         if value.dtype not in KINDS:
-            raise TypeError(f"A state holds real numbers, not {value.dtype}.")
+            raise TypeError(f"Tensors of a state must be real, got {value.dtype}.")
         name = str(len(tensors))
         tensors[name] = value.detach().cpu().contiguous()
         return {TENSOR: name}
@@ -284,7 +289,8 @@ def _without_tensors(value: Any, tensors: dict[str, Tensor]) -> Any:
     if value is None or isinstance(value, bool | int | float | str):
         return value
     raise TypeError(
-        f"A state holds tensors, numbers, strings, lists and dicts, not {type(value).__name__}."
+        "A state must consist of tensors, numbers, strings, lists and dicts, "
+        f"got {type(value).__name__}."
     )
 
 

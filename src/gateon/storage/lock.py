@@ -1,4 +1,4 @@
-"""One process at a time in a directory: a lock that says whose it is and does not outlive its owner."""
+"""One process at a time in a directory: a lock that names its owner and does not outlive it."""
 
 from __future__ import annotations
 
@@ -19,34 +19,34 @@ from .files import content_of, is_regular
 __all__ = ["Owner", "alone_in", "owner_of"]
 
 LOCK = ".lock"
-HELD = (
-    ".lock.held"  # there only while a process runs, and only where the file system knows no locks
-)
+HELD = ".lock.held"  # exists while a process runs on a file system that has no locks
 
 
 @dataclass(frozen=True)
 class Owner:
-    """The process that runs in a directory."""
+    """The process that runs in a directory.
+
+    Args:
+        pid: Its process id.
+        host: The name of its machine.
+        since: When it took the lock.
+        born: When it started, as the system counts it, because PIDs are recycled; None if unknown.
+    """
 
     pid: int
     host: str
     since: str
-    # when the process began, as the system counts it: numbers of processes are used again
     born: str | None
 
     @classmethod
     def me(cls) -> Owner:
-        """This process, from now on."""
-        return cls(
-            os.getpid(),
-            socket.gethostname(),
-            datetime.now(UTC).isoformat(timespec="seconds"),
-            _born(os.getpid()),
-        )
+        """This process."""
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        return cls(os.getpid(), socket.gethostname(), now, _born(os.getpid()))
 
     @classmethod
     def read(cls, path: Path) -> Owner | None:
-        """The one a lock names, if it names one."""
+        """The owner that a lock file names; None if it names none."""
         try:
             held = json.loads(content_of(path, 10_000))
             owner = cls(*(held[field.name] for field in fields(cls)))
@@ -56,27 +56,28 @@ class Owner:
 
     @property
     def gone(self) -> bool:
-        """Whether the process is known to have ended; of one on another machine nothing is known."""
-        if (
-            self.host != socket.gethostname() or os.name == "nt"
-        ):  # where signal 0 would end the process asked about
-            return False
+        """Whether the process is known to have ended; False if it is on another machine."""
+        if self.host != socket.gethostname() or os.name == "nt":
+            return False  # on Windows signal 0 would end the process
         try:
             os.kill(self.pid, 0)
         except (ProcessLookupError, OverflowError):
             return True
         except PermissionError:
             pass
-        return None not in (self.born, _born(self.pid)) and self.born != _born(self.pid)
+        born = _born(self.pid)
+        return None not in (self.born, born) and self.born != born
 
     def __str__(self) -> str:
-        """As an error names it."""
+        """The owner as an error message names it."""
         return f"process {self.pid} on {self.host}, since {self.since}"
 
 
 @contextmanager
 def alone_in(folder: Path) -> Iterator[None]:
-    """Hold the directory while this process is in here; a process that died holds nothing.
+    """Hold the lock of a directory; ValueError if another process has it.
+
+    The lock of a process that died does not count.
 
     >>> import tempfile
     >>> folder = Path(tempfile.mkdtemp())
@@ -94,7 +95,7 @@ def alone_in(folder: Path) -> Iterator[None]:
             with _held_by_note(folder):
                 yield
             return
-        with _told(folder):
+        with _explaining(folder):
             file.truncate(0)
             file.write(json.dumps(asdict(Owner.me())).encode())
         try:
@@ -105,7 +106,7 @@ def alone_in(folder: Path) -> Iterator[None]:
 
 
 def owner_of(folder: Path) -> Owner | None:
-    """The process that runs in a directory now, as far as it can be told."""
+    """The process that runs in a directory now; None if there is none or it cannot be known."""
     note = Owner.read(folder / HELD)
     if note is not None and not note.gone:
         return note
@@ -119,27 +120,26 @@ def owner_of(folder: Path) -> Owner | None:
 
 
 def _opened(folder: Path) -> IO[bytes]:
-    """The file that is locked, made if need be; never one that a link leads to, and never a pipe."""
+    """Open the lock file, and create it if needed; never through a link, and never a pipe."""
     path = folder / LOCK
     flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
-    with _told(folder):
-        file = open(os.open(path, flags, 0o666), "r+b", buffering=0)  # noqa: SIM115 (closed by the one who asked)
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+    with _explaining(folder):
+        file = open(os.open(path, flags, 0o666), "r+b", buffering=0)  # noqa: SIM115 (the caller closes it)
+        held = os.fstat(file.fileno())
+        problem = ""
+        if not stat.S_ISREG(held.st_mode):
+            problem = "is not a regular file"
+        elif held.st_nlink > 1:  # it would be emptied under its other name too
+            problem = "is a hard link to another file"
+        if problem:
             file.close()
-            raise ValueError(
-                f"{path} is no regular file: remove it, or choose another output directory."
-            )
-        if os.fstat(file.fileno()).st_nlink > 1:  # it would be emptied under its other name too
-            file.close()
-            raise ValueError(
-                f"{path} is a hard link to another file: remove it, or choose another output directory."
-            )
+            raise ValueError(f"{path} {problem}: remove it, or choose another output directory.")
         return file
 
 
 @contextmanager
-def _told(folder: Path) -> Iterator[None]:
-    """What the system refuses, in a sentence."""
+def _explaining(folder: Path) -> Iterator[None]:
+    """Turn an OSError into a ValueError that says what to do."""
     try:
         yield
     except FileExistsError:
@@ -147,23 +147,25 @@ def _told(folder: Path) -> Iterator[None]:
     except OSError as reason:
         if reason.errno == errno.ELOOP:
             raise ValueError(
-                f"{folder / LOCK} is a symbolic link: remove it, or choose another output directory."
+                f"{folder / LOCK} is a symbolic link: remove it, "
+                "or choose another output directory."
             ) from reason
         raise ValueError(
             f"{folder} cannot be written ({reason.strerror}): choose another output directory."
         ) from reason
 
 
-class _Busy(ValueError):  # noqa: N818 (a ValueError to everybody else)
+class _Busy(ValueError):  # noqa: N818 (callers know it as a ValueError)
     def __init__(self, folder: Path, owner: Owner | None, advice: str) -> None:
         who = f" ({owner})" if owner else ""
         super().__init__(
-            f"Another process is running in {folder}{who}: wait for it, or choose another output directory{advice}."
+            f"Another process is running in {folder}{who}: wait for it, "
+            f"or choose another output directory{advice}."
         )
 
 
 def _locked(file: IO[bytes]) -> bool | None:
-    """Take the system's lock on an open file, which goes with the process; None where there are no such locks."""
+    """Take the system's lock on an open file, which ends with the process; None without locks."""
     try:
         import fcntl
     except ImportError:
@@ -179,13 +181,13 @@ def _locked(file: IO[bytes]) -> bool | None:
 
 @contextmanager
 def _held_by_note(folder: Path) -> Iterator[None]:
-    """Without locks of the system: a file that only one process can create, and that names it."""
+    """Hold a directory without system locks: by a file that only one process can create."""
     path = folder / HELD
     owner = Owner.read(path)
     if owner is not None and owner.gone:
         path.unlink(missing_ok=True)
     try:
-        with _told(folder), open(path, "x", encoding="utf-8") as file:
+        with _explaining(folder), open(path, "x", encoding="utf-8") as file:
             file.write(json.dumps(asdict(Owner.me())))
     except FileExistsError as reason:
         raise _Busy(
@@ -198,7 +200,7 @@ def _held_by_note(folder: Path) -> Iterator[None]:
 
 
 def _born(pid: int) -> str | None:
-    """When a process began, in the system's own count; None where it does not tell."""
+    """When a process started, in clock ticks since boot; None where the system does not tell."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
     except (OSError, IndexError):

@@ -1,4 +1,4 @@
-"""How much memory is free."""
+"""Free memory of the machine or a device."""
 
 from __future__ import annotations
 
@@ -10,7 +10,11 @@ __all__ = ["free_bytes"]
 
 
 def free_bytes(device: str = "cpu") -> int | None:
-    """The memory that is free on a device; None where that cannot be known."""
+    """The number of free bytes on a device; None if unknown.
+
+    >>> free_bytes("mps") is None
+    True
+    """
     if device.startswith("cuda"):
         return int(torch.cuda.mem_get_info(device)[0])
     if device != "cpu":
@@ -22,11 +26,11 @@ def free_bytes(device: str = "cpu") -> int | None:
         )
     except (OSError, StopIteration):
         return None
-    return min([free, *_room_of_container()])
+    return min([free, *_container_limit()])
 
 
-def _room_of_container() -> list[int]:
-    """What a container still allows, where there is one that sets a limit."""
+def _container_limit() -> list[int]:
+    """The number of bytes a container still allows; empty if it sets no limit."""
     try:
         limit, used = (
             Path(f"/sys/fs/cgroup/memory.{name}").read_text().strip() for name in ("max", "current")

@@ -1,0 +1,178 @@
+"""The availabilities of a model: every ledger, and which parameters belong to which."""
+
+from __future__ import annotations
+
+from functools import reduce
+
+import torch
+from torch import Tensor, nn
+
+from ..anatomy.kinds import own_parameters, spread
+from ..anatomy.sites import Site, matching
+from ..gating.gates import Gates
+from .ledgers import ParameterLedger, UnitLedger
+from .observers import observer
+from .relevance import parameter_gradient
+from .rule import Rule
+from .settings import Rules, rates_by_site
+
+__all__ = ["Books"]
+
+
+class Books:
+    """All ledgers of a model.
+
+    Args:
+        gates: The gates of the model.
+        rules: The arguments of `obstruct`.
+    """
+
+    def __init__(self, gates: Gates, rules: Rules) -> None:
+        self.gates, self.rules = gates, rules
+        self.units: list[UnitLedger] = []
+        self.layers: list[ParameterLedger] = []
+        self.owners: dict[nn.Parameter, list[UnitLedger | ParameterLedger]] = {}
+        self.frozen: set[nn.Parameter] = set()
+        self.gate_weights = {gate.weight for gate in gates.gates.values()}
+        self._rates = rates_by_site(rules.rate, gates)
+        self.take_on()
+        self._freeze()
+        self.set_rates()
+
+    def ledgers(self) -> list[UnitLedger | ParameterLedger]:
+        """Every ledger: of units, then of parameters."""
+        return [*self.units, *self.layers]
+
+    def take_on(self) -> None:
+        """Give every parameter of the sites to a ledger, including those added since the last call.
+
+        A parameter belongs to the ledger of its units; per parameter, or where no single unit owns
+        it, to the ledger of its layer.
+        """
+        model, known = self.gates.model, set(self.owners)
+        names = {p: name for name, p in model.named_parameters()}
+        for site in self.gates.sites.values():
+            modules = [model.get_submodule(name) for name in site.owns]
+            if site.fixed:  # only adapters still have a gradient there
+                own = (p for module in modules for _, p in own_parameters(module))
+                self.frozen.update(p for p in own if not p.requires_grad)
+            if site.head and not self.rules.head:
+                continue
+            units = self._unit_ledger(site)
+            for module in modules:
+                self._take_on_module(site, module, units, known, names)
+            if units.owned and units not in self.units:
+                self.units.append(units)
+
+    def _take_on_module(
+        self,
+        site: Site,
+        module: nn.Module,
+        units: UnitLedger,
+        known: set[nn.Parameter],
+        names: dict[nn.Parameter, str],
+    ) -> None:
+        own = {n: p for n, p in own_parameters(module) if not site.fixed or p.requires_grad}
+        by_unit = self.rules.per == "unit" and site.name in self.gates.taps
+        mine = (one for one in self.layers if known.intersection(own.values(), one.names))
+        layer = next(mine, None)
+        for name, parameter in own.items():
+            if parameter in known:
+                continue
+            if by_unit and units.add(parameter, module, name):
+                self.owners.setdefault(parameter, []).append(units)
+            elif not any(parameter in other.names for other in self.layers):
+                if layer is None or self.rules.bias_apart:
+                    layer = self._new_layer_ledger(site)
+                layer.add(parameter, names[parameter])
+                self.owners.setdefault(parameter, []).append(layer)
+
+    def _unit_ledger(self, site: Site) -> UnitLedger:
+        """The ledger of the site's units, or a new one, which counts once it owns a parameter."""
+        found = next((ledger for ledger in self.units if ledger.site.name == site.name), None)
+        at_once, like = self.rules.apply == "step", next(self.gates.model.parameters())
+        return found or UnitLedger(site, self._rule(site), at_once=at_once, like=like)
+
+    def _new_layer_ledger(self, site: Site) -> ParameterLedger:
+        per_parameter, at_once = self.rules.per == "parameter", self.rules.apply == "step"
+        own = self.rules.relevance
+        measure = own if per_parameter and callable(own) else parameter_gradient
+        ledger = ParameterLedger(site, self._rule(site), at_once=at_once, measure=measure)
+        self.layers.append(ledger)
+        return ledger
+
+    def _freeze(self) -> None:
+        """Freeze the parameters that match `frozen`, and biases that a norm subtracts again.
+
+        Such a bias has no gradient but rounding errors, which the scale-free steps of Adam turn
+        into full steps; the means stored for other contexts would no longer fit.
+        """
+        model = self.gates.model
+        for site in self.gates.sites.values():
+            bias = getattr(model.get_submodule(site.name), "bias", None) if site.centred else None
+            if isinstance(bias, nn.Parameter):
+                self.frozen.add(bias)
+        named = {
+            name: p
+            for name, p in model.named_parameters(remove_duplicate=False)
+            if p not in self.gate_weights
+        }
+        for pattern in self.rules.frozen:
+            self.frozen.update(named[name] for name in matching(pattern, named, "parameter"))
+
+    def set_rates(self) -> None:
+        """Give every ledger the rule of its site in the current context."""
+        for ledger in self.ledgers():
+            ledger.rule = self._rule(ledger.site)
+
+    def _rule(self, site: Site) -> Rule:
+        """The rule of a site: context 0 may have its own rate, but a rate of 0 stays 0."""
+        (fall, rise), first, rules = self._rates[site.name], self.rules.first_rate, self.rules
+        if first is not None and self.gates.is_first and fall > 0:
+            fall = rise = first
+        return Rule(fall, rise, rules.epsilon, rules.floor, rules.rule)
+
+    def observe(self) -> None:
+        """Start observing the relevance of units."""
+        for ledger in self.units:
+            # Not ledger.rule: the rate of context 0 may be 0, but not that of later ones.
+            moves = any(rate > 0 for rate in self._rates[ledger.site.name])
+            if moves or self.rules.rule is not None:
+                ledger.observer = observer(
+                    self.gates, ledger.site, self.rules.relevance, ledger.owned
+                )
+
+    def stop_observing(self) -> None:
+        """Remove all observers."""
+        for ledger in self.units:
+            if ledger.observer is not None:
+                ledger.observer.remove()
+
+    def is_plastic(self, parameter: nn.Parameter) -> bool:
+        """Whether the updates of a parameter are not scaled at all."""
+        owners = self.owners.get(parameter, ())
+        return parameter not in self.frozen and all(one.is_plastic(parameter) for one in owners)
+
+    def scale_of(self, parameter: nn.Parameter) -> Tensor:
+        """The availability of a parameter, the smallest if several ledgers own it."""
+        if parameter in self.frozen:
+            return torch.zeros((), device=parameter.device, dtype=parameter.dtype)
+        scales = [owner.scale_of(parameter) for owner in self.owners[parameter]]
+        smallest = reduce(torch.minimum, scales)
+        return smallest if smallest.dtype == parameter.dtype else smallest.to(parameter.dtype)
+
+    def room(self, site: Site) -> Tensor | None:
+        """The availability of each unit of a site, or the mean over the weights it reads with."""
+        for ledger in self.ledgers():
+            if ledger.site.name != site.name:
+                continue
+            if isinstance(ledger, UnitLedger):
+                return ledger.running
+            for parameter, name in ledger.names.items():
+                module, _, part = name.rpartition(".")
+                layer = self.gates.model.get_submodule(module)
+                shaped = spread(layer, part, torch.ones(site.units))
+                if parameter.dim() > 1 and shaped is not None and shaped.numel() == site.units:
+                    axis = shaped.shape.index(site.units)
+                    return ledger.running[parameter].movedim(axis, 0).flatten(1).mean(1)
+        return None

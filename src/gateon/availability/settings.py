@@ -1,0 +1,112 @@
+"""The settings of `obstruct`, validated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from torch import Tensor
+
+from ..anatomy.sites import matching
+from ..gating.gates import Gates
+from .ledgers import Measure
+from .observers import Relevance
+from .rule import Rate
+
+__all__ = ["Rules", "View", "rates_by_site", "require"]
+
+View = Literal["unit", "parameter"]
+MEASURES = ("gradient", "activity", "next-layer", "next-layer-gated")
+
+
+@dataclass(frozen=True)
+class Rules:
+    """The arguments of `obstruct`; see there."""
+
+    per: View
+    rate: Rate | Mapping[str, Rate]
+    epsilon: float
+    floor: float
+    relevance: Relevance | Measure
+    apply: Literal["step", "switch"]
+    scale: Literal["update", "gradient"]
+    head: bool
+    frozen: tuple[str, ...]
+    bias_apart: bool
+    first_rate: float | None = None
+    rule: Callable[[Tensor, Tensor], Tensor] | None = None
+
+    def __post_init__(self) -> None:
+        """Validate the settings."""
+        first, infinity = self.first_rate, float("inf")
+        require(
+            self.per in ("unit", "parameter"),
+            f'per must be "unit" or "parameter", got {self.per!r}.',
+        )
+        require(
+            0 <= self.epsilon < infinity,
+            f"epsilon must be at least 0 and finite, got {self.epsilon}.",
+        )
+        require(0 <= self.floor <= 1, f"floor must be between 0 and 1, got {self.floor}.")
+        require(
+            self.apply in ("step", "switch"),
+            f'apply must be "step" or "switch", got {self.apply!r}.',
+        )
+        require(
+            self.scale in ("update", "gradient"),
+            f'scale must be "update" or "gradient", got {self.scale!r}.',
+        )
+        require(
+            first is None or 0 <= first < infinity,
+            f"first_rate must be at least 0 and finite, got {first}.",
+        )
+        require(
+            callable(self.relevance) or self.relevance in MEASURES,
+            f"relevance must be a function or one of {', '.join(MEASURES)}, "
+            f"got {self.relevance!r}.",
+        )
+
+
+def rates_by_site(rate: Rate | Mapping[str, Rate], gates: Gates) -> dict[str, tuple[float, float]]:
+    """The rates of falling and of rising for every site.
+
+    Args:
+        rate: One rate for all sites, or a mapping from patterns of site names to rates, of which
+            the first that matches counts.
+        gates: The gates of the model.
+    """
+    if isinstance(rate, Mapping):
+        by_pattern = reversed(list(rate.items()))
+        rates = {
+            name: _pair(r)
+            for pattern, r in by_pattern
+            for name in matching(pattern, gates.sites, "site")
+        }
+        missing = next((name for name in gates.sites if name not in rates), None)
+        require(
+            missing is None,
+            f'rate does not cover site {missing!r}: add a pattern for it, such as "*".',
+        )
+    else:
+        rates = dict.fromkeys(gates.sites, _pair(rate))
+    for name, pair in rates.items():
+        for value in pair:
+            require(
+                0 <= value < float("inf"),
+                f"The rate of site {name!r} must be at least 0 and finite, got {value}.",
+            )
+    return rates
+
+
+def require(holds: bool, message: str) -> None:
+    """Raise ValueError with the message unless the condition holds."""
+    if not holds:
+        raise ValueError(message)
+
+
+def _pair(rate: Rate) -> tuple[float, float]:
+    if not isinstance(rate, tuple | list):
+        return float(rate), float(rate)
+    require(len(rate) == 2, f"rate must be a number, or a pair for falling and rising, got {rate}.")
+    return float(rate[0]), float(rate[1])

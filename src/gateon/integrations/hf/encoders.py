@@ -1,0 +1,98 @@
+"""Gates and obstruction with the paper's settings for language models."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from torch import nn
+from torch.optim import Optimizer
+
+from ...anatomy.encoders import encoder_sites
+from ...availability.obstruct import Obstruction, View
+from ...availability.obstruct import obstruct as obstruct_anywhere
+from ...availability.rule import Rate
+from ...gating.attach import attach as attach_anywhere
+from ...gating.gates import Gates
+from ...methods.gateon import first_rate, preset
+
+__all__ = ["LANGUAGE", "attach", "obstruct"]
+
+LANGUAGE = preset("language")
+
+
+def attach(
+    model: nn.Module,
+    contexts: int = 1,
+    *,
+    example: Any = None,
+    steepness: float = LANGUAGE.steepness,
+) -> Gates:
+    """Attach open gates to an encoder like BERT, in place.
+
+    Until it is trained, the model computes what it did before, bit for bit. Gates go behind
+    embeddings, attention, the activation between the two Linears of a block, its output, and the
+    pooler. The weights of embeddings and attention are fixed; their gates learn. In a model with
+    adapters from PEFT, only what PEFT trains is trained. For any other network use
+    `gateon.attach(model, start="open")`.
+
+    Args:
+        model: BERT, DistilBERT, RoBERTa, ELECTRA, MiniLM ..., with or without output layers; a
+            `text_classifier`; or the result of `get_peft_model` for one of these.
+        contexts: The number of contexts to start with; `Gates.add_context` adds more at any time.
+        example: One batch of input, for models that do not come with one.
+        steepness: How much faster gates learn than weights.
+
+    Returns:
+        The gates, for `obstruct` and to switch contexts.
+
+    >>> from transformers import BertConfig, BertForSequenceClassification
+    >>> config = BertConfig(
+    ...     vocab_size=20, hidden_size=8, num_hidden_layers=1, num_attention_heads=2,
+    ...     intermediate_size=16,
+    ... )
+    >>> gates = attach(BertForSequenceClassification(config), contexts=3)
+    >>> len(gates.gates), gates.contexts, {float(gain.mean()) for gain in gates.gain(2).values()}
+    (5, 3, {1.0})
+    """
+    return attach_anywhere(
+        model,
+        contexts,
+        density=LANGUAGE.density,
+        start=LANGUAGE.start,
+        sites=encoder_sites(model, example),
+        steepness=steepness,
+    )
+
+
+def obstruct(
+    optimizer: Optimizer,
+    gates: Gates,
+    *,
+    per: View = "unit",
+    rate: Rate | Mapping[str, Rate] = LANGUAGE.rate,
+    epsilon: float = LANGUAGE.epsilon,
+    head: bool = LANGUAGE.obstruct_head,
+    first_task_steps: int | None = None,
+) -> Obstruction:
+    """`gateon.obstruct` with the settings for language models.
+
+    Args:
+        optimizer: Any torch optimizer built after `attach`.
+        gates: What `attach` returned.
+        per: "unit" (n-GateON) or "parameter" (p-GateON).
+        rate: eta_A.
+        epsilon: Relevance below it unfreezes.
+        head: Whether to obstruct the output layers too.
+        first_task_steps: The number of steps of the first task; below 50 its rate is doubled, as in
+            the paper.
+
+    Returns:
+        A handle with the availabilities.
+    """
+    rates = rate.values() if isinstance(rate, Mapping) else [rate]
+    usual = max(max(r) if isinstance(r, tuple) else r for r in rates)
+    first = None if first_task_steps is None else first_rate(first_task_steps, usual)
+    return obstruct_anywhere(
+        optimizer, gates, per=per, rate=rate, epsilon=epsilon, head=head, first_rate=first
+    )
