@@ -143,7 +143,7 @@ def test_a_model_of_a_later_gateon_is_refused(tmp_path):
     [
         ("current", b"\xff", "current is damaged"),
         ("current", b"7", "000007.safetensors is missing"),
-        ("versions/000001.safetensors", b"nothing", "damaged or no checkpoint"),
+        ("versions/000001.safetensors", b"nothing", "damaged or not a gateon checkpoint"),
         ("history.jsonl", b"{", "cannot be read"),
     ],
 )
