@@ -1,7 +1,7 @@
 """Mutated files, read as a user's would be: each must be read or refused in a sentence that names it, fast and in little memory.
 
-    python benchmarks/fuzz.py                          100,000 files and 20,000 states, with a
-    record python benchmarks/fuzz.py --inputs 2000 --dry      fewer, and no record
+    python benchmarks/fuzz.py                       100,000 files and 20,000 states, with a record
+    python benchmarks/fuzz.py --inputs 2000 --dry   fewer, and no record
 
 A refusal is a ValueError or OSError whose message has the file's name in it. Anything else is a
 failure: another exception, more than ten seconds, more memory than the bound, or a checkpoint that

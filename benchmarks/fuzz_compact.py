@@ -14,8 +14,8 @@ everything, and the outputs in every context.
 
 Some networks turn rounding errors into numbers of their own: where a gradient is zero but for
 rounding, relevance normalises it. Where two learners differ, a third learns at full width from the
-same batches in reverse order of their samples, which is the same mathematics: if that differs as
-well, rounding decides and not the sub-network.
+same batches in reverse order of their samples, which is the same mathematics: if everything that
+differs does so there as well, rounding decides and not the sub-network.
 """
 
 from __future__ import annotations
@@ -271,6 +271,22 @@ def compared(number: int, whole: gateon.Learner, part: gateon.Learner) -> dict[s
     return found
 
 
+def rounding_decides(
+    number: int, whole: gateon.Learner, found: dict[str, float]
+) -> dict[str, Any] | None:
+    """How far all that differs does so at full width too, samples reversed; None if some does not."""
+    reverse = compared(number, whole, learned(number, compact=False, reverse=True))
+    off = [name for name, difference in found.items() if difference > ALLOWED]
+    if any(reverse[name] <= ALLOWED for name in off):
+        return None
+    return {
+        "where": sorted(off),
+        "difference": max(found[name] for name in off),
+        "at full width, samples reversed": max(reverse[name] for name in off),
+        "of everything else": max(found[name] for name in found if name not in off),
+    }
+
+
 def trial(number: int) -> dict[str, Any]:
     """What became of one network: the greatest difference, or why it cannot be made, or its crash."""
     torch.set_num_threads(1)
@@ -293,12 +309,8 @@ def trial(number: int) -> dict[str, Any]:
             if part.is_compact
             else "equal, nothing to narrow"
         )
-        if (
-            outcome == "differs"
-            and max(compared(number, whole, learned(number, compact=False, reverse=True)).values())
-            > ALLOWED
-        ):
-            outcome = "rounding decides"
+        if outcome == "differs" and (rounded := rounding_decides(number, whole, found)):
+            return {"number": number, "outcome": "rounding decides"} | rounded
     except Exception:
         return {"number": number, "outcome": "crashed", "reason": traceback.format_exc()}
     return {"number": number, "outcome": outcome, "difference": found[where], "where": where}

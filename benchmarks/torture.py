@@ -210,8 +210,9 @@ def main() -> int:
             "batch": 50,
             "seed": options.seed,
             "data": "mnist-5k",
+            "kills": options.kills,
         }
-        measure.write("torture", settings, rows, "make torture")
+        measure.write("torture", settings, rows, f"python {' '.join(sys.argv)}")
     return int(any(row["runs that differ"] for row in rows))
 
 

@@ -281,3 +281,16 @@ def inherited(
         for j, parent_j in zip(to_columns, columns, strict=True):
             out[i, j] = W[i, j] + A[i, j] * (W[parent_i, parent_j] - W[i, j])
     return out
+
+
+def ridge(features, labels, classes, strength):
+    """The ridge regression of one-hot labels on features: argmin |H W - Y|^2 + strength |W|^2.
+
+    As least squares over all samples at once, with sqrt(strength) I below H: no sums are kept.
+    """
+    width = features.shape[1]
+    one_hot = torch.eye(classes, dtype=torch.float64)[labels]
+    below = strength**0.5 * torch.eye(width, dtype=torch.float64)
+    H = torch.cat([features.double(), below])
+    Y = torch.cat([one_hot, torch.zeros(width, classes, dtype=torch.float64)])
+    return torch.linalg.lstsq(H, Y).solution

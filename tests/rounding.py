@@ -25,10 +25,11 @@ for several times the scatter between runs.
 
 Equality to the bit is asked for in three cases only:
 
-- Nothing is rounded: numbers are copied, left alone, or multiplied by 0, 1 or a power of two. This
-holds on every processor. - Whole numbers decide, as in the tasks of streams and their golden
-hashes. This holds on every processor. - The same code runs on the same numbers in the same shapes:
-saved and resumed, copied, run twice. This holds within one
+- Nothing is rounded: numbers are copied, left alone, or multiplied by 0, 1 or a power of two.
+  This holds on every processor.
+- Whole numbers decide, as in the tasks of streams and their golden hashes. This holds on every
+  processor.
+- The same code runs on the same numbers in the same shapes: saved and resumed, copied, run twice.
   This holds within one processor and one number of threads. The numbers themselves differ from one
   processor to the next, and are written down nowhere.
 """

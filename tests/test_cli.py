@@ -1,4 +1,4 @@
-"""The program as a user meets it: what it prints, where, with which exit code, and what it leaves."""
+"""The program as a user meets it: what it prints and where, its exit codes, what it leaves."""
 
 from __future__ import annotations
 
@@ -18,10 +18,13 @@ import numpy as np
 import pytest
 
 from gateon import cli
+from gateon.cli import completion
+from gateon.cli.commands import COMMANDS
 from gateon.runs.record import Record
 from gateon.runs.specification import METHODS, Specification
 from gateon.streams import STREAMS
 from gateon.streams.data import sources, store
+from gateon.streams.names import ABOUT
 
 SMALL = ["--data", "mnist-5k", "--hidden", "8", "--steps", "3", "--batch", "50", "--threads", "1"]
 TINY = ["--hidden", "8", "--steps", "3", "--batch", "20", "--threads", "1"]
@@ -257,7 +260,7 @@ def test_bad_files_are_one_sentence(program, here):
         (["data", "get", "mnits"], "There is no data set 'mnits', perhaps 'mnist'"),
         (
             ["data", "get"],
-            "Say which data set to get: mnist, mnist-5k, fashion-mnist, cifar10, cifar100, asc, dsc, news20.",
+            "Which data set? Choose one of mnist, mnist-5k, fashion-mnist, cifar10, cifar100",
         ),
     ],
 )
@@ -329,8 +332,8 @@ def test_another_run_in_the_directory_is_not_overwritten(program, here):
     code, out, err = program("run", stream, *TINY, "--out", "o", "--seed", "1")
     assert (code, out) == (2, "")
     assert (
-        err
-        == "gateon: o holds another run, with seed 0 and not 1: choose another output directory; nothing was changed.\n"
+        err == "gateon: o holds another run, with seed 0 and not 1: "
+        "choose another output directory; nothing was changed.\n"
     )
     assert {path: path.read_bytes() for path in Path("o").iterdir()} == before
 
@@ -423,6 +426,7 @@ def test_digits_that_were_asked_for_are_told_unless_quiet(program):
 
 
 def test_lists_name_all_there_is(program):
+    assert list(ABOUT) == [*STREAMS, "own:PATH", "text:PATH"]
     for what, names in {
         "streams": [*STREAMS, "own:PATH", "text:PATH"],
         "methods": list(METHODS),
@@ -443,9 +447,11 @@ def test_help_names_every_option_with_a_word_about_it(program):
     for option in Specification("x").to_dict():
         assert option == "stream" or f"--{option.replace('_', '-')} " in out
     code, out, _ = program("--help")
-    assert code == 0 and all(
-        name in out for name in ("run", "compare", "data", "list", "completion")
-    )
+    flat = " ".join(re.sub("[│╭╮╰╯─]", " ", out).split())
+    assert code == 0 and all(f"• {name} {about}" in flat for name, about in COMMANDS.items())
+    for name, about in COMMANDS.items():
+        code, out, _ = program(name, "--help")
+        assert code == 0 and about.rstrip(".") in " ".join(out.split())
 
 
 def test_bash_completes_commands_options_and_choices(program):
@@ -454,14 +460,58 @@ def test_bash_completes_commands_options_and_choices(program):
     Path("completion.sh").write_text(script)
     Path("try.sh").write_text(
         "source ./completion.sh\n"
-        'try() { COMP_WORDS=("$@"); COMP_CWORD=$(( $# - 1 )); COMPREPLY=(); _tyro_gateon; echo "${COMPREPLY[*]}"; }\n'
-        "complete -p gateon; try gateon ru; try gateon run split-mnist --met; try gateon run split-mnist --method p\n"
+        'try() { COMP_WORDS=("$@"); COMP_CWORD=$(( $# - 1 )); COMPREPLY=(); _tyro_gateon; '
+        'echo "${COMPREPLY[*]}"; }\n'
+        "complete -p gateon; try gateon ru; "
+        "try gateon run split-mnist --met; try gateon run split-mnist --method p\n"
     )
     lines = subprocess.run(
         ["bash", "try.sh"], capture_output=True, text=True, check=True
     ).stdout.splitlines()
     assert lines == ["complete -F _tyro_gateon gateon", "run", "--method", "p-gateon"]
     assert "compdef" in program("completion", "zsh")[1]
+    assert "function _tyro_gateon" in program("completion", "fish")[1]
+
+
+def test_completion_knows_every_option_of_every_command():
+    known = completion.known_options()
+    assert list(known) == list(COMMANDS)
+    for name in COMMANDS:
+        assert known[name] == completion.options_of(name), "run python -m gateon.cli.completion"
+
+
+@pytest.mark.parametrize("module", ["gateon", "gateon.cli"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        *(["--help"], [], ["rnu"]),
+        *(["list", what] for what in ("streams", "methods", "presets", "--help")),
+        *(["data", *what] for what in (["list"], ["where"], ["get", "mnist-5k"], ["--help"])),
+        *(["completion", shell] for shell in ("bash", "zsh", "fish", "--help")),
+    ],
+    ids=" ".join,
+)
+def test_what_only_tells_starts_without_torch(here, module, words):
+    ended = without_torch(here, module, *words)
+    wrong = words in ([], ["rnu"])
+    assert ended.returncode == (2 if wrong else 0), ended.stderr
+    assert bool(ended.stderr) == wrong and bool(ended.stdout) != wrong
+
+
+def test_a_run_does_need_torch(here):
+    assert without_torch(here, "gateon", "run", "--help").stderr == "torch was imported\n"
+
+
+def without_torch(here, module, *words):
+    """The program in a process of its own in which importing torch ends it."""
+    (here / "torch.py").write_text("raise SystemExit('torch was imported')")
+    path = os.pathsep.join([str(here), str(Path(cli.__file__).parents[2])])
+    return subprocess.run(
+        [sys.executable, "-m", module, *words],
+        env=os.environ | {"PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+    )
 
 
 def test_a_reader_that_has_had_enough_is_no_error():
@@ -583,7 +633,7 @@ def test_a_terminal_shows_a_bar_and_ctrl_c_leaves_a_run_that_goes_on(program, he
     os.write(shown.terminal, b"\x03")  # Ctrl-C
     assert shown.wait() == 130
     assert (
-        "Stopped and saved. The same command goes on from there." in shown.text
+        "Stopped and saved. Run the same command to continue." in shown.text
         and "Traceback" not in shown.text
     )
     assert shown.text.rindex("\x1b[?25h") > shown.text.rindex("\x1b[?25l")  # the cursor is back

@@ -555,6 +555,29 @@ def test_folded_language_models_compute_the_same(kind):
         torch.testing.assert_close(model(**example).logits, expected)
 
 
+def test_a_layer_whose_weight_a_hook_of_the_users_computes_keeps_its_width_and_is_not_folded():
+    def normalise(layer, inputs):
+        layer.weight = layer.raw / layer.raw.norm()
+
+    for place in (0, 2, 4):
+        model = mlp()
+        raw = nn.Parameter(model[place].weight.detach().clone())
+        del model[place].weight
+        model[place].register_parameter("raw", raw)
+        model[place].register_forward_pre_hook(normalise)
+        normalise(model[place], None)
+        gates = gateon.attach(model, contexts=2, density=0.5)
+        gates.switch(1)
+        x = data(0)[0][0]
+        torch.testing.assert_close(gateon.compact(model, 1)(x), model(x))
+        try:
+            folded = gateon.compact(model, 1, fold=True)
+        except ValueError as refusal:
+            assert "no weights to fold into" in str(refusal)
+        else:
+            torch.testing.assert_close(folded(x), model(x))
+
+
 def test_a_sub_network_that_would_differ_is_refused():
     class Scaled(nn.Module):
         """Reads the weight of a layer beside calling it: what narrowing changes."""

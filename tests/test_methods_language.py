@@ -20,7 +20,8 @@ from gateon.methods.language.bcl import BCL, AgreementRouting
 from gateon.methods.language.capsules import TaskCapsules, routed, squash
 from gateon.methods.language.ctr import CTR, TransferRouting
 from gateon.methods.language.frozen import Frozen, encoder_of
-from gateon.methods.named import ABOUT, LANGUAGE, named
+from gateon.methods.named import named
+from gateon.methods.names import ABOUT, LANGUAGE
 from gateon.methods.si import SI
 from gateon.networks.heads import TaskHeads
 from gateon.networks.text import text_classifier

@@ -18,7 +18,7 @@ import pytest
 import torch
 
 from gateon import Finetune, Learner, streams
-from gateon.methods.named import LANGUAGE
+from gateon.methods.names import LANGUAGE
 from gateon.runs import metrics
 from gateon.runs.batches import batches
 from gateon.runs.compare import isolated_record, run_specification

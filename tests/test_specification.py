@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateon.learners.isolated import Isolated
-from gateon.methods.named import LANGUAGE
+from gateon.methods.names import LANGUAGE, PRESETS
 from gateon.runs.batches import steps_of
-from gateon.runs.specification import METHODS, PRESETS, Specification
+from gateon.runs.specification import METHODS, Specification
 from rounding import assert_same
 
 CHANGES = {

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from gateon import cli
-from gateon.methods.named import LANGUAGE
+from gateon.methods.names import LANGUAGE
 from gateon.networks.heads import TaskHeads
 from gateon.runs import metrics
 from gateon.runs.compare import run_specification

@@ -1,13 +1,14 @@
-"""Continual learning without replay: context gates and availability-scaled updates for any PyTorch network.
+"""Continual learning without replay: context gates and availability-scaled updates.
 
-Names are imported when they are first used, so that the program can answer `--help` before torch is
-loaded.
+Works with any PyTorch network. Names are imported when they are first used, so that the program
+can answer `--help` without loading torch.
 """
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from .lazy import lazily
 
 if TYPE_CHECKING:
     from . import availability, streams
@@ -57,8 +58,8 @@ __all__ = [
     "streams",
 ]
 
-# Where each name comes from; a module of its own has none behind it.
-HOMES = {
+# The module that provides each name, and the names that stand for a whole module.
+NAMES = {
     "anatomy.norm": ("ContextNorm", "context_norms"),
     "availability.obstruct": ("Obstruction", "obstruct"),
     "detection.detector": ("ContextDetector", "Verdict"),
@@ -80,21 +81,9 @@ MODULES = {
     "relevance": "availability.relevance",
     "streams": "streams",
 }
-WHERE = {name: home for home, names in HOMES.items() for name in names}
-
-
-def __getattr__(name: str) -> Any:
-    """Import a name when it is first used."""
-    if name in MODULES:
-        found: Any = import_module(f"{__name__}.{MODULES[name]}")
-    elif name in WHERE:
-        found = getattr(import_module(f"{__name__}.{WHERE[name]}"), name)
-    else:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    globals()[name] = found
-    return found
+__getattr__ = lazily(__name__, NAMES, MODULES)
 
 
 def __dir__() -> list[str]:
-    """What there is, imported or not."""
+    """All public names, imported or not."""
     return sorted({*globals(), *__all__})

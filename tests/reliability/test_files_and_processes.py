@@ -224,10 +224,25 @@ def test_devices_are_no_records_nor_data(program, alarm):
     assert code == 2 and "data/d.npz cannot be read as arrays (it is no regular file)" in err
 
 
+@pytest.mark.parametrize("command", ["inspect", "run", "resume"])
+@pytest.mark.parametrize("name", ["record.json", "checkpoint-0001-000000.safetensors", ".lock"])
+def test_a_directory_in_the_place_of_a_file_is_named(program, name, command):
+    Path("o", name).mkdir(parents=True)
+    words = ["run", "own:data", "--out", "o", *SMALL] if command == "run" else [command, "o"]
+    code, out, err = program(*words)
+    if (name, command) == (".lock", "inspect"):
+        assert (code, out) == (0, "no run\n")
+    else:
+        named = name == "record.json" or (command != "resume" and name != ".lock")
+        place = f"o/{name}" if named else "o"
+        assert code == 2 and place in err and err.count("\n") == 1
+
+
 def test_options_in_pipes_and_devices_make_nobody_wait(program, alarm):
     os.mkfifo("pipe.toml")
     Path("zero.toml").symlink_to("/dev/zero")
-    for name in ("pipe.toml", "zero.toml"):
+    Path("folder.toml").mkdir()
+    for name in ("pipe.toml", "zero.toml", "folder.toml"):
         for command in ("run", "compare"):
             code, out, err = program(command, name, "--out", "o", "--quiet")
             assert (code, out) == (
@@ -359,12 +374,12 @@ class Sends:
 def test_a_closed_terminal_and_quick_ctrl_cs_save(program, monkeypatch, number, times, expected):
     Specification("own:data", **ASKED).save(Path("run.toml"))
     with monkeypatch.context() as patched:
-        patched.setattr(cli, "_progress", lambda quiet: Sends(number, times))
+        patched.setattr("gateon.cli.show.progress", lambda quiet: Sends(number, times))
         code, out, err = program("run", "run.toml", "--out", "o", "--quiet")
     assert (code, out) == (
         expected,
         "",
-    ) and err == "\nStopped and saved. The same command goes on from there.\n"
+    ) and err == "\nStopped and saved. Run the same command to continue.\n"
     assert checkpoints(Path("o"))[0].name == "checkpoint-0001-000002.safetensors"
     assert program("resume", "o", "--quiet")[0] == 0
 
@@ -373,7 +388,7 @@ def test_whoever_asked_for_no_hangup_has_none(program, monkeypatch):
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does
     try:
         Specification("own:data", **ASKED).save(Path("run.toml"))
-        monkeypatch.setattr(cli, "_progress", lambda quiet: Sends(signal.SIGHUP))
+        monkeypatch.setattr("gateon.cli.show.progress", lambda quiet: Sends(signal.SIGHUP))
         assert program("run", "run.toml", "--out", "o", "--quiet")[0] == 0
     finally:
         signal.signal(signal.SIGHUP, before)
@@ -392,7 +407,7 @@ def started(*words):
 
 @pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="how far it got cannot be seen")
 def test_ctrl_c_while_it_is_imported_is_quiet():
-    process = started("list", "streams")
+    process = started("run", "--help")
     maps = Path(f"/proc/{process.pid}/maps")
     while "libtorch" not in maps.read_text():  # the import of torch has begun
         assert process.poll() is None
@@ -415,7 +430,7 @@ def test_three_quick_ctrl_cs_lose_nothing():
     _, err = process.communicate(timeout=60)
     assert (
         process.returncode == 130
-        and err == "\nStopped and saved. The same command goes on from there.\n"
+        and err == "\nStopped and saved. Run the same command to continue.\n"
     )
     (path, *_) = checkpoints(Path("o"))
     assert checkpoint.load(path)["position"]["step"] > 0
@@ -438,7 +453,7 @@ def test_three_hangups_lose_nothing(alarm):
     _, err = process.communicate(timeout=60)
     assert (
         process.returncode == 75
-        and err == "\nStopped and saved. The same command goes on from there.\n"
+        and err == "\nStopped and saved. Run the same command to continue.\n"
     )
     assert checkpoint.load(checkpoints(Path("o"))[0])["position"]["step"] > 0
 

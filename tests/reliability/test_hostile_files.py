@@ -16,7 +16,8 @@ import pytest
 from gateon import streams
 from gateon.runs.record import Record
 from gateon.runs.specification import Specification
-from gateon.streams.data import cifar_files, fetch, formats, own_files, sources
+from gateon.storage import bounded
+from gateon.streams.data import cifar_files, fetch, formats, sources
 from gateon.streams.data.pickled import read_pickled
 
 
@@ -112,7 +113,22 @@ def test_pictures_are_read_as_pictures_only(tmp_path):
             )
     with pytest.raises(ValueError, match=r"0.png cannot be read as an image"):
         streams.own(tmp_path)
-    assert "EPS" not in own_files._FORMATS
+    assert "EPS" not in bounded.IMAGE_FORMATS
+
+
+def test_an_enormous_picture_is_one_sentence_and_no_warning(tmp_path, monkeypatch, recwarn):
+    Image = pytest.importorskip("PIL.Image")
+    for kind in ("a", "b"):
+        (tmp_path / "task" / kind).mkdir(parents=True)
+        for n in range(3):
+            Image.new("L", (8, 8)).save(tmp_path / "task" / kind / f"{n}.png")
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 50)  # Pillow warns above it, refuses twice that
+    with pytest.raises(ValueError, match=r"task holds more than .* once it is unpacked"):
+        streams.own(tmp_path, largest=100)
+    assert not recwarn.list
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 20)
+    with pytest.raises(ValueError, match=r"0.png cannot be read as an image"):
+        streams.own(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -138,7 +154,7 @@ def test_json_lines_of_any_depth_or_size_fail_cleanly(tmp_path, text, sentence):
 
 
 def test_a_line_without_an_end_is_not_read_to_its_end(tmp_path, monkeypatch):
-    monkeypatch.setattr(formats, "LONGEST", 1000)
+    monkeypatch.setattr(bounded, "LONGEST", 1000)
     with gzip.open(tmp_path / "own.jsonl.gz", "wb") as file:
         file.write(b" " * 10**6)
     with pytest.raises(ValueError, match=r"Line 1 of .*own.jsonl.gz is longer than 1000 bytes"):

@@ -70,7 +70,7 @@ def words(out, **options):
 def stopped(out, program, monkeypatch, number=signal.SIGTERM):
     """Begin a run and stop it: what the program says."""
     with monkeypatch.context() as patched:
-        patched.setattr(cli, "_progress", lambda quiet: Stop(number))
+        patched.setattr("gateon.cli.show.progress", lambda quiet: Stop(number))
         return program(*words(out))
 
 
@@ -88,7 +88,7 @@ def test_a_stopped_run_says_so_and_resume_goes_on_with_it(program, monkeypatch, 
     assert (code, out) == (
         expected,
         "",
-    ) and err == "\nStopped and saved. The same command goes on from there.\n"
+    ) and err == "\nStopped and saved. Run the same command to continue.\n"
     code, out, err = program("resume", "o", "--quiet", "--json")
     assert code == 0 and err == "" and json.loads(out) == Record.load(Path("o/record.json")).summary
     assert program(*words("whole"))[0] == 0
@@ -114,9 +114,9 @@ def test_what_cannot_be_resumed_is_one_sentence(program):
         run(stream, learner, "mine", steps=4, batch=10, progress=Stop(signal.SIGINT))
     code, _, err = program("resume", "mine")
     assert code == 2 and err.startswith(
-        "gateon: mine holds a run that gateon run did not begin (There is no option 'loss'"
+        "gateon: mine holds a run that gateon run did not start (There is no option 'loss'"
     )
-    assert err.endswith("): start what began it again.\n")
+    assert err.endswith("): run the program that started it again.\n")
     checkpoint.save({"step": 1}, Path("empty/checkpoint-0000-000001.safetensors"))
     code, _, err = program("resume", "empty")
     assert code == 2 and err.endswith("is no checkpoint of a run: choose the directory of one.\n")

@@ -345,7 +345,7 @@ def test_asc_joins_term_and_sentence(data, monkeypatch, model):
         streams.asc(model=model, order=2)
     changed = data / "asc" / "asc19.jsonl"
     write(changed, rows[1:])
-    with pytest.raises(ValueError, match=r"asc19.jsonl is not the file that is known.*text:"):
+    with pytest.raises(ValueError, match=r"asc19.jsonl is not the published file.*text:"):
         streams.asc(model=model)
 
 

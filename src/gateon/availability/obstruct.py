@@ -644,8 +644,9 @@ def _checked(optimizer: Optimizer | Sequence[Optimizer], gates: Gates) -> list[O
     for name, gate in gates.gates.items():
         _check(
             gate.off or gate.weight is None or gate.weight.requires_grad,
-            f"The gate of site {name!r} cannot learn, as its requires_grad is False: call get_peft_model, which freezes what it "
-            "finds, before attach, or turn the gradient on before you build the optimizer.",
+            f"The gate of site {name!r} cannot learn, as its requires_grad is False: call "
+            "get_peft_model, which freezes what it finds, before attach; without PEFT, turn the "
+            "gradient on before you build the optimizer.",
         )
     known = {p: name for name, p in gates.model.named_parameters()}
     sharded = next((name for p, name in known.items() if hasattr(p, "full_tensor")), None)

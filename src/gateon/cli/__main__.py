@@ -1,4 +1,4 @@
-"""`python -m gateon.cli` is the program."""
+"""`python -m gateon.cli` runs the program."""
 
 import sys
 

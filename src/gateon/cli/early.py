@@ -1,4 +1,7 @@
-"""Ctrl-C while the program is still being imported, which takes seconds: it ends quietly. Other programs are left alone."""
+"""Ctrl-C while the program is still importing, which takes seconds: end quietly.
+
+Programs that merely import gateon are left alone.
+"""
 
 from __future__ import annotations
 
@@ -9,20 +12,18 @@ from typing import Any
 
 __all__ = ["is_program", "leave"]
 
+SCRIPTS = ("gateon", "gateon.exe")
+MODULES = (["-m", "gateon"], ["-m", "gateon.cli"])
+
 
 def is_program() -> bool:
-    """Whether this process is the program gateon: its script, or python -m gateon.cli."""
-    return os.path.basename(sys.argv[0] if sys.argv else "") in (
-        "gateon",
-        "gateon.exe",
-    ) or sys.orig_argv[1:3] == [
-        "-m",
-        "gateon.cli",
-    ]
+    """Whether this process is the program: its script, `python -m gateon` or its `gateon.cli`."""
+    script = os.path.basename(sys.argv[0] if sys.argv else "")
+    return script in SCRIPTS or sys.orig_argv[1:3] in MODULES
 
 
 def leave(number: int, frame: Any) -> None:
-    """End at once: nothing was begun that could be lost."""
+    """End at once: nothing has begun that could be lost."""
     os.write(2, b"\nStopped.\n")
     os._exit(130)
 

@@ -143,8 +143,9 @@ def obstruct(
 class GateONCallback(transformers.TrainerCallback):  # type: ignore[misc,unused-ignore]
     """Learn a task in its own context::
 
-        trainer = Trainer(model=model, args=args, train_dataset=reviews,
-        callbacks=[GateONCallback(context=0)]) trainer.train()
+        callback = GateONCallback(context=0)
+        trainer = Trainer(model=model, args=args, train_dataset=reviews, callbacks=[callback])
+        trainer.train()
 
     The next task takes the same model, a new Trainer and `GateONCallback(context=1)`. A model
     without gates gets those of `gateon.hf.attach`, and so does every model of `model_init`.

@@ -480,14 +480,13 @@ class Learner:
     def _check_inferable(self) -> None:
         if self.contexts is not None and contexts_of(self._whole) is None:
             raise ValueError(
-                f"Under {self._method.name} a network is the same in every context, so that none "
-                "can be inferred: leave contexts= out, or choose a method that has contexts, such "
-                "as GateON()."
+                f"Under {self._method.name} a network is the same in every context, so none can be "
+                "inferred: use known contexts, or a method that has contexts, such as n-gateon."
             )
         if self.contexts is not None and self._method.needs_ends:
             raise ValueError(
-                f"{self._method.name} must be told where a task ends, which nobody knows where "
-                "contexts are inferred: leave contexts= out, or choose GateON()."
+                f"{self._method.name} must be told where a task ends, which is unknown if contexts "
+                "are inferred: use known contexts, or another method, such as n-gateon."
             )
 
 

@@ -1,7 +1,23 @@
-"""Methods of continual learning, one file each."""
+"""Methods of continual learning, one file each.
 
-from .base import Adopt, Method
-from .finetune import Finetune
-from .gateon import GateON, gating_only, obstruction_only, preset
+Imports the rooms of the mechanism and `storage`. Names are imported when they are first used, so
+that the methods can be listed without torch.
+"""
+
+from typing import TYPE_CHECKING
+
+from ..lazy import lazily
+
+if TYPE_CHECKING:
+    from .base import Adopt, Method
+    from .finetune import Finetune
+    from .gateon import GateON, gating_only, obstruction_only, preset
 
 __all__ = ["Adopt", "Finetune", "GateON", "Method", "gating_only", "obstruction_only", "preset"]
+
+NAMES = {
+    "base": ("Adopt", "Method"),
+    "finetune": ("Finetune",),
+    "gateon": ("GateON", "gating_only", "obstruction_only", "preset"),
+}
+__getattr__ = lazily(__name__, NAMES)

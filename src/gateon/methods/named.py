@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -28,79 +28,13 @@ from .rmn import RMN
 from .si import SI
 from .xdg import XdG
 
-__all__ = ["ABOUT", "LANGUAGE", "InIsolation", "InLamol", "InZoo", "MethodName", "named"]
+__all__ = ["InIsolation", "InLamol", "InZoo", "named"]
 
 Loss = Callable[[Tensor, Tensor], Tensor]
-MethodName = Literal[
-    "n-gateon",
-    "p-gateon",
-    "gating-only",
-    "obstruction-only",
-    "ewc",
-    "ewc-online",
-    "si",
-    "xdg",
-    "xdg+si",
-    "hat",
-    "adahat",
-    "rmn",
-    "dendrites",
-    "dendrites+si",
-    "ogd",
-    "lwf",
-    "replay",
-    "zoo",
-    "frozen",
-    "hat-adapters",
-    "bcl",
-    "ctr",
-    "lamol",
-    "joint",
-    "finetune",
-    "isolated",
-]
-ABOUT: dict[MethodName, str] = {
-    "n-gateon": "gates, and availability per unit",
-    "p-gateon": "gates, and availability per parameter",
-    "gating-only": "gates, everything plastic",
-    "obstruction-only": "availability per unit, every gate open",
-    "ewc": "elastic weight consolidation: a quadratic penalty by the Fisher information (Kirkpatrick et al. 2017)",
-    "ewc-online": "the same with one running quadratic",
-    "si": "synaptic intelligence: a quadratic penalty by path integrals (Zenke et al. 2017)",
-    "xdg": "fixed random gates, 80 % of the units off (Masse et al. 2018)",
-    "xdg+si": "both",
-    "hat": "hard attention to the task: learned masks of units (Serra et al. 2018)",
-    "adahat": "the same, with updates that slow down instead of stopping (Wang et al. 2024)",
-    "rmn": "relevance mapping: learned masks of weights (Kaushik et al. 2021)",
-    "dendrites": "active dendrites, their context a prototype of the inputs (Iyer et al. 2022)",
-    "dendrites+si": "both",
-    "ogd": "orthogonal gradient descent (Farajtabar et al. 2020)",
-    "lwf": "learning without forgetting: distillation (Li and Hoiem 2017)",
-    "replay": "experience replay: stored samples of past tasks",
-    "zoo": "model zoo: an ensemble of small networks, with stored data (Ramesh and Chaudhari 2022)",
-    "frozen": "a frozen pretrained encoder, only its head is learned",
-    "hat-adapters": "adapters in a frozen encoder, with the masks of hat (Ke et al. 2021)",
-    "bcl": "the same, with knowledge shared through capsules that agree (Ke et al. 2021)",
-    "ctr": "the same, with knowledge taken over from tasks found to be alike (Ke et al. 2021)",
-    "lamol": "a language model that writes pseudo-samples of past tasks for itself (Sun et al. 2020)",
-    "joint": "all data of all tasks so far, at once",
-    "finetune": "one plain network, nothing done against forgetting",
-    "isolated": "a new plain network for every task",
-}
-
-
-# they need a pretrained language model
-LANGUAGE: tuple[MethodName, ...] = (
-    "frozen",
-    "hat-adapters",
-    "bcl",
-    "ctr",
-    "lamol",
-)
 
 
 class InIsolation(Method):
-    """What isolated networks do against forgetting: nothing; see `gateon.learners.isolated`."""
+    """Isolated networks, which need no protection; see `gateon.learners.isolated`."""
 
     name = "isolated"
     label_at_test = True
@@ -111,7 +45,7 @@ class InIsolation(Method):
 
 
 class InZoo(Method):
-    """What the networks of a model zoo do against forgetting: nothing each; see `gateon.learners.zoo`."""
+    """The networks of a model zoo, none of which is protected; see `gateon.learners.zoo`."""
 
     name = "zoo"
     replay = True
@@ -119,7 +53,7 @@ class InZoo(Method):
 
 
 class InLamol(Method):
-    """What LAMOL does against forgetting: past tasks are learned again from texts the model writes; see `gateon.learners.lamol`."""
+    """LAMOL, which learns past tasks again from generated texts; see `gateon.learners.lamol`."""
 
     name = "lamol"
     replay = True  # of pseudo-samples: no data are stored
@@ -128,7 +62,8 @@ class InLamol(Method):
     def prepare(self, model: nn.Module) -> None:
         """A Learner would only fine-tune."""
         raise ValueError(
-            "LAMOL learns with a learner of its own and a causal language model: use gateon.learners.lamol.Lamol."
+            "LAMOL has its own learner and a causal language model: "
+            "use gateon.learners.lamol.Lamol."
         )
 
 
@@ -148,7 +83,7 @@ def named(
     """A method that is no GateON, with the settings of its publication.
 
     Args:
-        name: one of `ABOUT`.
+        name: one of `names.ABOUT`.
         steps: batches of one pass over a task, for methods with a course within a task.
         tasks: how many there will be, for methods that must know.
         epochs: how many such passes a task has.

@@ -44,8 +44,7 @@ def cnn(
 
     >>> model = cnn((1, 28, 28), (4, 8), (20,), 10)
     >>> [name for name, _ in model.named_children()]
-    ['conv1', 'norm1', 'relu1', 'conv2', 'norm2', 'relu2', 'pool', 'flatten', 'hidden1', 'norm3',
-    'relu3', 'head']
+    ['conv1', 'norm1', 'relu1', 'conv2', 'norm2', 'relu2', 'pool', 'flatten', 'hidden1', 'norm3', 'relu3', 'head']
     >>> model.hidden1
     Linear(in_features=288, out_features=20, bias=False)
     """

@@ -42,8 +42,7 @@ def find(model: str | Path | None = None) -> Path | str:
     >>> find("no/such/model/anywhere")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     ...
-    FileNotFoundError: There is no language model 'no/such/model/anywhere': choose "minilm" with
-        MiniLM-L6 installed ...
+    FileNotFoundError: There is no language model 'no/such/model/anywhere': choose "minilm" with MiniLM-L6 installed ...
     """
     if model is None or model == "minilm":
         # of a package at the top this reads none of its code
@@ -139,8 +138,9 @@ def check_fit(tokenizer: Any, config: Any, name: str = "the model") -> None:
 
     >>> from types import SimpleNamespace as Has
     >>> check_fit(Has(get_vocab=lambda: {"[PAD]": 0, "good": 7}), Has(vocab_size=5), "tiny")  # doctest: +ELLIPSIS
-    Traceback (most recent call last): ... ValueError: The tokenizer gives ids up to 7, and tiny has
-    embeddings of ids up to 4: take the tokenizer the model was ...
+    Traceback (most recent call last):
+    ...
+    ValueError: The tokenizer gives ids up to 7, and tiny has embeddings of ids up to 4: take the tokenizer the model was ...
     """
     largest, known = max(tokenizer.get_vocab().values()), getattr(config, "vocab_size", None)
     if known is not None and largest >= known:

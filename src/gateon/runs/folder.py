@@ -1,4 +1,4 @@
-"""The directory of a run: its checkpoints, its record, and that it is one run for ever."""
+"""The directory of a run, which holds exactly one: its checkpoints and its record."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ..storage import checkpoint
+from ..storage.files import CheckpointWarning
 from .record import Record
 
 __all__ = [
@@ -29,12 +30,8 @@ NAME = re.compile(r"checkpoint-([0-9]+)-([0-9]+)\.safetensors")
 OLD = "checkpoint.safetensors"  # the one name there was with schema 1
 
 
-class CheckpointWarning(RuntimeWarning):
-    """The last checkpoint was damaged, and the one before is used."""
-
-
 def folder_made(folder: Path) -> Path:
-    """The directory, made if need be; one with links under the names that are written to is refused."""
+    """Create the directory if needed; refuse links under the names that are written to."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         links = [
@@ -75,7 +72,7 @@ def checkpoints(folder: Path) -> list[Path]:
 
 
 def newest(folder: Path) -> tuple[Path, dict[str, Any]] | None:
-    """The furthest checkpoint that is whole, and its state; a damaged one before it is told, and an error if there is no other."""
+    """The latest intact checkpoint and its state; warn of a damaged one, or fail if all are."""
     damaged: list[checkpoint.DamagedError] = []
     for path in checkpoints(folder):
         try:
@@ -127,7 +124,8 @@ def held_specification(folder: Path) -> dict[str, Any]:
             return specification
     if found:
         raise ValueError(
-            f"Every checkpoint in {folder} is damaged: gateon inspect tells how; begin the run anew elsewhere."
+            f"Every checkpoint in {folder} is damaged: gateon inspect tells how; "
+            "begin the run anew elsewhere."
         )
     raise ValueError(f"{folder} holds no run to go on with: begin one with gateon run.")
 
@@ -139,7 +137,9 @@ def check_same(
     path: Path,
     defaults: Mapping[str, Any],
 ) -> None:
-    """What was found must be the run asked for, on the same data: files may change, and stand-ins make room for the real ones.
+    """Check that the run found is the one asked for, on the same data.
+
+    Files may have changed, and a stand-in may have given way to the real data.
 
     An older run did not know the options there are by now: it had their defaults.
     """

@@ -147,8 +147,7 @@ def summary(accuracy: ArrayLike, isolated: ArrayLike | None = None) -> dict[str,
     """Collect the paper's measures and the final accuracy; the accuracy deviation only if `isolated` is given.
 
     >>> summary([[1.0, None], [0.5, 0.75]])
-    {'immediate_accuracy': 0.875, 'continual_accuracy': 0.75, 'forgetting_rate': 0.125,
-    'final_accuracy': 0.625}
+    {'immediate_accuracy': 0.875, 'continual_accuracy': 0.75, 'forgetting_rate': 0.125, 'final_accuracy': 0.625}
     """
     measures = {
         "immediate_accuracy": immediate_accuracy(accuracy),

@@ -1,4 +1,4 @@
-"""Who is told how a run goes."""
+"""Progress interface."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ __all__ = ["Progress", "Quiet"]
 
 
 class Progress(Protocol):
-    """Who is told how a run goes."""
+    """What a run reports while it goes on."""
 
     def begin(self, name: str, steps: Sequence[int], at: int) -> None:
-        """A run of so many steps for every task begins, or goes on after so many of them all."""
+        """A run starts, with the steps of each task, or continues after `at` steps in all."""
 
     def step(self, task: int, step: int, loss: float) -> None:
-        """One batch was learned."""
+        """A batch was learned."""
 
     def task(self, task: int, name: str, accuracies: list[float | None], seconds: float) -> None:
-        """A task was learned and the tasks so far measured."""
+        """A task was learned, and the tasks so far were measured."""
 
     def end(self) -> None:
-        """The run is over, or was stopped."""
+        """The run is finished or was stopped."""
 
 
 class Quiet:
-    """Tells nobody."""
+    """Reports nothing."""
 
     def begin(self, name: str, steps: Sequence[int], at: int) -> None:
         """Nothing."""

@@ -24,7 +24,8 @@ from ..learners.learner import Learner
 from ..learners.training import Loss, WeightedLoss, optimizer_of, released_loss, schedule_of
 from ..learners.zoo import Zoo
 from ..methods import GateON, Method, gating_only, obstruction_only, preset
-from ..methods.named import ABOUT, LANGUAGE, MethodName, named
+from ..methods.named import named
+from ..methods.names import ABOUT, LANGUAGE, MethodName
 from ..methods.shared.places import follow_norms
 from ..networks import cnn, mlp, wide_resnet
 from ..networks.heads import with_task_heads
@@ -46,11 +47,6 @@ TOGETHER = (
     "joint",
     "lwf",
 )
-PRESETS: dict[str, str] = {
-    "best": "what measured best on validation data",
-    "paper": "the equations as printed",
-    "released": "the choices of the authors' released code, except its choice of models on test data",
-}
 WHOLE = (
     *(
         "tasks",

@@ -1,4 +1,4 @@
-"""Files and names from elsewhere: only regular files are read, no more of them than asked for, and text is made fit to be shown."""
+"""Files and names from elsewhere: bounded reads of regular files, and text safe to print."""
 
 from __future__ import annotations
 
@@ -6,28 +6,33 @@ import os
 import stat
 from pathlib import Path
 
-__all__ = ["check_utf8", "content_of", "is_regular", "printable"]
+__all__ = ["CheckpointWarning", "check_utf8", "content_of", "is_regular", "printable"]
+
+
+class CheckpointWarning(RuntimeWarning):
+    """The last checkpoint is damaged, so the one before it is used."""
 
 
 def is_regular(path: Path) -> bool:
-    """Whether it is a plain file, or leads to one: reading a pipe or a device may never end."""
+    """Whether it is a regular file, or a link to one: reading a pipe or a device may never end."""
     return stat.S_ISREG(os.stat(path).st_mode)
 
 
 def content_of(path: Path, most: int) -> bytes:
-    """The bytes of a plain file that has no more than so many; anything else raises ValueError.
+    """The bytes of a regular file of at most `most` bytes; ValueError for anything else.
 
     >>> content_of(Path(os.devnull), 10)
     Traceback (most recent call last):
     ...
     ValueError: it is no regular file
     """
-    with open(
-        os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), "rb"
-    ) as file:  # so that a pipe is opened at once
-        held = os.fstat(file.fileno())
-        if not stat.S_ISREG(held.st_mode):
-            raise ValueError("it is no regular file")
+    # Without blocking, so that a pipe is opened at once.
+    number = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+    held = os.fstat(number)
+    if not stat.S_ISREG(held.st_mode):  # a directory too, which Python would name by its number
+        os.close(number)
+        raise ValueError("it is no regular file")
+    with open(number, "rb") as file:
         content = file.read(min(held.st_size, most) + 1)
         if len(content) > most:
             raise ValueError(f"it has more than {most} bytes")
@@ -35,7 +40,7 @@ def content_of(path: Path, most: int) -> bytes:
 
 
 def printable(text: object) -> str:
-    r"""The text on one line, with whatever would move the cursor, colour the terminal or break it written as an escape.
+    r"""The text on one line, with control characters written as escapes.
 
     >>> print(printable("a\x1b[2Jb\nc"), printable("größer"))
     a\x1b[2Jb\nc größer

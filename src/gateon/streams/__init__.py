@@ -1,19 +1,24 @@
-"""Streams of tasks: benchmarks, the user's own, and any of them with tasks that return or boundaries that blur."""
+"""Streams of tasks: benchmarks, the user's own data, and variations of any of them.
 
-import inspect
-from collections.abc import Callable
-from difflib import get_close_matches
-from typing import Any
+Imports `networks` and `storage`. Names are imported when they are first used: what finds and
+verifies files (`data`) works without torch.
+"""
 
-from .base import PARTS, Part, Split, Stream, Task
-from .cifar import split_cifar10, split_cifar100
-from .compose import blurred, recurring
-from .data import sources
-from .data.images import augmented
-from .data.tokens import by_length
-from .mnist import permuted_mnist, rotated_mnist, shuffled_mnist, split_mnist
-from .own import own
-from .text import asc, dsc, made_reviews, news20, text_lines
+from typing import TYPE_CHECKING
+
+from ..lazy import lazily
+
+if TYPE_CHECKING:
+    from .base import PARTS, Part, Split, Stream, Task
+    from .cifar import split_cifar10, split_cifar100
+    from .compose import blurred, recurring
+    from .data import sources
+    from .data.images import augmented
+    from .data.tokens import by_length
+    from .mnist import permuted_mnist, rotated_mnist, shuffled_mnist, split_mnist
+    from .named import STREAMS, open, remake
+    from .own_tasks import own
+    from .text import asc, dsc, made_reviews, news20, text_lines
 
 __all__ = [
     "PARTS",
@@ -43,84 +48,15 @@ __all__ = [
     "text_lines",
 ]
 
-STREAMS: dict[str, Callable[..., Stream]] = {
-    "permuted-mnist": permuted_mnist,
-    "rotated-mnist": rotated_mnist,
-    "shuffled-mnist": shuffled_mnist,
-    "split-mnist": split_mnist,
-    "split-cifar10": split_cifar10,
-    "split-cifar100": split_cifar100,
-    "asc": asc,
-    "dsc": dsc,
-    "news20": news20,
-    "made-reviews": made_reviews,
+NAMES = {
+    "base": ("PARTS", "Part", "Split", "Stream", "Task"),
+    "cifar": ("split_cifar10", "split_cifar100"),
+    "compose": ("blurred", "recurring"),
+    "data.images": ("augmented",),
+    "data.tokens": ("by_length",),
+    "mnist": ("permuted_mnist", "rotated_mnist", "shuffled_mnist", "split_mnist"),
+    "named": ("STREAMS", "open", "remake"),
+    "own_tasks": ("own",),
+    "text": ("asc", "dsc", "made_reviews", "news20", "text_lines"),
 }
-
-
-def open(name: str, **options: Any) -> Stream:
-    """A stream by its name on the command line: one of `STREAMS`, own:PATH, or text:PATH.
-
-    >>> open("split-mnist", seed=3, data="mnist-5k").tasks
-    5
-    >>> open("shuffled-mnist", sead=3)
-    Traceback (most recent call last): ... ValueError: shuffled-mnist has no option 'sead', perhaps
-    'seed': its options are tasks, seed, validation, data.
-    """
-    factory: Callable[..., Stream]
-    if name.startswith("own:"):
-        path = name.removeprefix("own:")
-        factory, known = (
-            (lambda **given: own(path, **given)),
-            list(inspect.signature(own).parameters)[1:],
-        )
-    elif name.startswith("text:"):
-        path = name.removeprefix("text:")
-        factory, known = (
-            (lambda **given: text_lines(path, **given)),
-            list(inspect.signature(text_lines).parameters)[1:],
-        )
-    elif name in STREAMS:
-        factory, known = STREAMS[name], list(inspect.signature(STREAMS[name]).parameters)
-    else:
-        raise ValueError(
-            f"There is no stream {name!r}{_nearest(name, list(STREAMS))}: choose {', '.join(STREAMS)}, own:PATH or text:PATH."
-        )
-    for option in options:
-        if option not in known:
-            hint = _nearest(option, known)
-            raise ValueError(
-                f"{name} has no option {option!r}{hint}: its options are {', '.join(known)}."
-            )
-    return factory(**options)
-
-
-def remake(settings: dict[str, Any]) -> Stream:
-    """The stream that has these `settings`, as a record keeps them.
-
-    >>> first = recurring(open("permuted-mnist", tasks=2, data="mnist-5k"), repeats=2)
-    >>> remake(first.settings).fingerprint(3) == first.fingerprint(3)
-    True
-    """
-    rest = dict(settings)
-    name = rest.pop("stream")
-    tokenizer = rest.pop("tokenizer", None)
-    if name not in ("recurring", "blurred", "augmented"):
-        made = open(name, **rest)
-        if made.settings.get("tokenizer") != tokenizer:
-            raise ValueError(
-                f"The tokenizer of {rest['model']} is not the one of these settings: it has another vocabulary."
-            )
-        return made
-    stream = remake(rest.pop("of"))
-    if name == "augmented":
-        return augmented(stream)
-    return (
-        recurring(stream, rest["order"])
-        if name == "recurring"
-        else blurred(stream, rest["width"], rest["seed"])
-    )
-
-
-def _nearest(name: str, known: list[str]) -> str:
-    close = get_close_matches(name, known, 1)
-    return f", perhaps {close[0]!r}" if close else ""
+__getattr__ = lazily(__name__, NAMES, {"sources": "data.sources"})

@@ -4,14 +4,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from hashlib import sha256
 from operator import index
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 from torch import Tensor
 
-__all__ = ["PARTS", "Part", "Split", "Stream", "Task", "assemble", "whole"]
+from .parts import PARTS, Part
 
-Part = Literal["train", "validation", "test"]
-PARTS: tuple[Part, ...] = ("train", "validation", "test")
+__all__ = ["PARTS", "Part", "Split", "Stream", "Task", "assemble", "whole"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,7 +104,7 @@ class Stream:
         return (self.make(k) for k in range(self.tasks))
 
     def split(self, k: int, part: Part) -> Split:
-        """One split of task k, without making the others: what testing the tasks of the past needs."""
+        """One split of task k, without making the others, to test past tasks."""
         if part not in PARTS:
             raise ValueError(f"A task has no part {part!r}: choose train, validation or test.")
         k = self._existing(k)
@@ -116,7 +115,7 @@ class Stream:
         )
 
     def fingerprint(self, k: int) -> str:
-        """The sha256 of task k's data, bit for bit: shapes, inputs, labels and whether their order is time."""
+        """The sha256 of task k's data: shapes, inputs, labels and whether their order is time."""
         digest = sha256()
         task = self[k]
         for part in PARTS:
@@ -141,7 +140,8 @@ def assemble(name: str, identity: int, split: Callable[[Part], Split]) -> Task:
     """A task from a function that makes its splits.
 
     >>> import torch
-    >>> task = assemble("empty", 0, lambda part: Split(torch.zeros(0, 2), torch.zeros(0, dtype=torch.int64)))
+    >>> empty = Split(torch.zeros(0, 2), torch.zeros(0, dtype=torch.int64))
+    >>> task = assemble("empty", 0, lambda part: empty)
     >>> task.name, len(task.test)
     ('empty', 0)
     """

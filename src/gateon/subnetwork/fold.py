@@ -15,6 +15,7 @@ from torch.nn.utils.weight_norm import WeightNorm
 
 from ..anatomy.adapters import has_adapters
 from ..anatomy.kinds import (
+    has_computed_weight,
     input_weights,
     is_layer,
     is_norm,
@@ -120,12 +121,13 @@ def _fold_gate(model: nn.Module, gate: Gate) -> None:
     if model.get_submodule(site.name)._modules.get("context_gate") is gate and is_layer(
         model.get_submodule(site.name)
     ):
-        _scale_outputs(model.get_submodule(site.name), gain)  # the gate sits right behind the layer
+        # the gate sits right behind the layer
+        _scale_outputs(model.get_submodule(site.name), gain, site)
     elif site.narrows or site.in_front:
         for name in (site.place,) if site.in_front else site.readers:
-            _scale_inputs(model.get_submodule(name), gain)
+            _scale_inputs(model.get_submodule(name), gain, site)
     elif is_norm(place) and getattr(place, "weight", None) is not None:
-        _scale_outputs(place, gain)
+        _scale_outputs(place, gain, site)
     elif isinstance(place, HOMOGENEOUS):
         owned = [model.get_submodule(name) for name in site.owns]
         norms = [module for module in owned if is_norm(module)]
@@ -137,7 +139,7 @@ def _fold_gate(model: nn.Module, gate: Gate) -> None:
         ):  # a sum that spreads one unit over all
             raise ValueError(_refusal(site))
         for maker in makers:
-            _scale_outputs(maker, gain)
+            _scale_outputs(maker, gain, site)
     else:
         raise ValueError(_refusal(site))
 
@@ -149,14 +151,22 @@ def _refusal(site: Site) -> str:
     )
 
 
-def _scale_outputs(module: nn.Module, gain: Tensor) -> None:
+def _check_plain(module: nn.Module, site: Site) -> None:
+    """Refuse a layer whose weight a hook of the user's computes: what is folded would be lost."""
+    if has_computed_weight(module):
+        raise ValueError(_refusal(site))
+
+
+def _scale_outputs(module: nn.Module, gain: Tensor, site: Site) -> None:
+    _check_plain(module, site)
     for name, parameter in own_parameters(module):
         shaped = spread(module, name, gain)
         if shaped is not None:
             parameter.mul_(shaped.to(parameter.dtype))
 
 
-def _scale_inputs(reader: nn.Module, gain: Tensor) -> None:
+def _scale_inputs(reader: nn.Module, gain: Tensor, site: Site) -> None:
+    _check_plain(reader, site)
     for weight in input_weights(reader)[0].values():
         weight.mul_(spread_inputs(reader, weight, gain))
 

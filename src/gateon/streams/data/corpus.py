@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..base import Part
 from ..draw import permutation
+from ..parts import Part
 
 __all__ = ["Corpus", "Example", "Parts", "dealt"]
 

@@ -1,19 +1,14 @@
 """Official file formats to arrays and rows. Nothing in a file is ever run; a bad file is a ValueError that names it."""
 
-import bz2
 import gzip
-import json
-import lzma
-import zlib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from math import prod
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ...storage.bounded import LARGEST, TooLargeError, json_lines, open_unpacked
 from .pickled import read_pickled
 
 __all__ = [
@@ -27,43 +22,10 @@ __all__ = [
 ]
 
 Bytes = NDArray[np.uint8]
-_OPENERS: dict[str, Callable[[Path, str], Any]] = {
-    ".gz": gzip.open,
-    ".xz": lzma.open,
-    ".bz2": bz2.open,
-}
-_BROKEN = (EOFError, OSError, zlib.error, lzma.LZMAError, MemoryError)
-LARGEST = 1 << 30  # bytes of a file once unpacked: a small archive may hold any amount of zeros
-LONGEST = 1 << 24  # bytes of a JSON line
-ROW = 128  # bytes that a row takes in memory besides its content
-
-
-class TooLargeError(ValueError):
-    """A file would take more memory than it may."""
-
-    def __init__(self, path: Path, largest: int | None = None) -> None:
-        most = (LARGEST if largest is None else largest) / (1 << 30)
-        super().__init__(
-            f"{path} holds more than {most:g} GB once it is unpacked: raise --data-limit (largest= in Python) to read it."
-        )
-
-
-@contextmanager
-def _opened(path: Path) -> Iterator[BinaryIO]:
-    """The file, unpacked; what is broken in it is told in a sentence."""
-    try:
-        with cast(BinaryIO, _OPENERS.get(path.suffix, open)(path, "rb")) as file:
-            yield file
-    except _BROKEN as error:
-        if (
-            isinstance(error, OSError) and error.errno is not None
-        ):  # the system's, and none of the file's
-            raise
-        raise ValueError(f"{path} is truncated or not a {path.suffix} file ({error}).") from error
 
 
 def _content(path: Path) -> bytes:
-    with _opened(path) as file:
+    with open_unpacked(path) as file:
         content = file.read(LARGEST + 1)
     if len(content) > LARGEST:
         raise ValueError(
@@ -81,7 +43,7 @@ def read_idx(path: Path) -> Bytes:
     >>> read_idx(file)
     array([5, 0, 4], dtype=uint8)
     """
-    with _opened(path) as file:
+    with open_unpacked(path) as file:
         head = file.read(4)
         if len(head) < 4 or head[:3] != b"\0\0\x08" or head[3] > 32:
             raise ValueError(f"{path} is not an idx file of 8-bit numbers.")
@@ -166,38 +128,3 @@ def _checked_cifar100(
                 f"{path} is not CIFAR-100: a {kind} label is not one of 0 to {count - 1}."
             )
     return pixels.reshape(-1, 3, 32, 32), fine.astype(np.uint8), coarse.astype(np.uint8)
-
-
-def json_lines(path: Path | str, largest: int | None = None) -> Iterator[dict[str, Any]]:
-    """The rows of a JSON lines file (also .gz, .xz, .bz2), one object a line; of an endless one no more than is allowed.
-
-    Args:
-        path: the file.
-        largest: bytes it may have once unpacked, each row counting with what it takes in memory
-            besides; None for a gigabyte.
-
-    >>> import tempfile
-    >>> file = Path(tempfile.mkdtemp()) / "reviews.jsonl"
-    >>> _ = file.write_text('{"task": "books", "split": "train", "text": "A joy.", "label": 1}')
-    >>> [row["text"] for row in json_lines(file)]
-    ['A joy.']
-    """
-    path, left = Path(path), LARGEST if largest is None else largest
-    with _opened(path) as file:
-        for number, line in enumerate(iter(lambda: file.readline(LONGEST + 1), b""), 1):
-            left -= len(line) + ROW
-            if left < 0:
-                raise TooLargeError(path, largest)
-            if len(line) > LONGEST:
-                raise ValueError(
-                    f"Line {number} of {path} is longer than {LONGEST} bytes: break it up."
-                )
-            if not line.strip():
-                continue
-            try:
-                row = json.loads(line)
-            except (ValueError, RecursionError) as error:
-                raise ValueError(f"Line {number} of {path} is not JSON: {error}.") from error
-            if not isinstance(row, dict):
-                raise ValueError(f"Line {number} of {path} is not a JSON object.")
-            yield row

@@ -1,10 +1,10 @@
-"""Reviews made by a rule, for trying things without any data: what is good for one product is bad for another."""
+"""Generated reviews, to try things without data: good for one product is bad for another."""
 
 from hashlib import sha256
 from itertools import product
 
-from ..base import PARTS
 from ..draw import permutation
+from ..parts import PARTS
 from .corpus import Corpus, Example
 
 __all__ = ["read_made"]

@@ -1,23 +1,28 @@
-"""How a user's own stream may lie on disk: arrays, images or JSON lines. Reading only; `own` checks what was read."""
+"""Layouts of a user's own stream on disk: arrays, images or JSON lines. `own` checks them."""
 
 import math
-import re
-import zipfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.lib.format import read_array, read_array_header_1_0, read_array_header_2_0, read_magic
 from numpy.typing import NDArray
 
-from ...storage.files import is_regular
-from ..base import PARTS, Part
+from ...storage import bounded
+from ...storage.bounded import (
+    IMAGE_SUFFIXES,
+    TooLargeError,
+    array_bytes,
+    array_names,
+    json_lines,
+    open_arrays,
+    open_image,
+    read_named_array,
+    visible,
+)
 from ..draw import permutation
-from . import formats
-from .formats import TooLargeError, json_lines
+from ..parts import PARTS, Part
 
 __all__ = ["PART_NAMES", "Layout", "array_layout", "image_layout", "json_layout", "layout_of"]
 
@@ -27,22 +32,11 @@ PART_NAMES: dict[str, Part] = {part: part for part in PARTS} | {
     "valid": "validation",
     "dev": "validation",
 }
-# and no others: for some Pillow would start other programs
-_FORMATS = (
-    "BMP",
-    "GIF",
-    "JPEG",
-    "PNG",
-    "PPM",
-    "TIFF",
-    "WEBP",
-)
-_IMAGES = {".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"}
 
 
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """The tasks' names, which parts each has, and a function that reads inputs and labels of a part of task k."""
+    """The names and parts of the tasks, and a function that reads one part of task k."""
 
     names: list[str]
     parts: list[set[Part]]
@@ -50,46 +44,33 @@ class Layout:
 
 
 def layout_of(path: Path, seed: int, largest: int | None = None) -> Layout:
-    """Find out how a stream lies on disk; no part of a task, nor a file, may have more bytes than `largest` in memory."""
+    """Find the layout of a stream; a file or part may take at most `largest` bytes in memory."""
     if not path.exists():
         raise FileNotFoundError(
-            f"There is no {path}: give a directory of npz files or of images, or a file of JSON lines."
+            f"There is no {path}: "
+            "give a directory of npz files or of images, or a file of JSON lines."
         )
     if path.is_file():
         if ".jsonl" in path.suffixes or ".json" in path.suffixes:
             return json_layout(path, largest)
         raise ValueError(
-            f"{path} is not a stream: give a directory of npz files or of images, or a file of JSON lines (.jsonl)."
+            f"{path} is not a stream: "
+            "give a directory of npz files or of images, or a file of JSON lines (.jsonl)."
         )
     if any(path.glob("*.npz")) or any(path.glob("*/*.npz")):
         return array_layout(path, largest)
-    if any(file.suffix.lower() in _IMAGES for file in path.glob("*/*/**/*")):
+    if any(file.suffix.lower() in IMAGE_SUFFIXES for file in path.glob("*/*/**/*")):
         return image_layout(path, seed, largest)
     raise ValueError(
         f"{path} holds neither TASK.npz or TASK/SPLIT.npz files nor images as TASK/CLASS/FILE."
     )
 
 
-def _natural(path: Path) -> list[tuple[int, str]]:
-    """Sort task2 before task10."""
-    return [
-        (int(piece), "") if piece.isdigit() else (0, piece)
-        for piece in re.split(r"([0-9]+)", path.name)
-        if piece
-    ]
-
-
-def _visible(directory: Path) -> list[Path]:
-    return sorted(
-        (entry for entry in directory.iterdir() if not entry.name.startswith(".")), key=_natural
-    )
-
-
 def array_layout(path: Path, largest: int | None = None) -> Layout:
-    """TASK.npz with x_train, y_train, x_test, y_test and maybe the same of validation; or TASK/SPLIT.npz with x, y."""
+    """TASK.npz with x_train, y_train, x_test, ...; or TASK/SPLIT.npz with x and y."""
     tasks = [
         entry
-        for entry in _visible(path)
+        for entry in visible(path)
         if (entry.suffix == ".npz" and not entry.is_dir())
         or (entry.is_dir() and any(entry.glob("*.npz")))
     ]
@@ -110,71 +91,30 @@ def _npz_parts(task: Path) -> dict[Part, tuple[Path, str, str]]:
     """For each part the file it is in, and its arrays' names there."""
     if task.is_dir():
         files = [
-            file for file in _visible(task) if file.suffix == ".npz" and file.stem in PART_NAMES
+            file for file in visible(task) if file.suffix == ".npz" and file.stem in PART_NAMES
         ]
         return {PART_NAMES[file.stem]: (file, "x", "y") for file in files}
-    held = _npz_names(task)
+    held = array_names(task)
     return {part: (task, f"x_{part}", f"y_{part}") for part in PARTS if f"x_{part}" in held}
 
 
-def _npz_names(file: Path) -> list[str]:
-    with _arrays(file) as archive:
-        return [name.removesuffix(".npy") for name in archive.namelist()]
-
-
-@contextmanager
-def _arrays(file: Path) -> Iterator[zipfile.ZipFile]:
-    """The archive of an npz file; whatever is wrong with it, in a sentence."""
-    try:
-        if not is_regular(file):
-            raise ValueError("it is no regular file")
-        with zipfile.ZipFile(file) as archive:
-            yield archive
-    except TooLargeError:
-        raise
-    except Exception as error:  # a hostile file may raise anything at all
-        # numpy adds advice for programmers
-        why = str(error).strip().partition("\n")[0].rstrip(".:")
-        raise ValueError(f"{file} cannot be read as arrays ({why}).") from error
-
-
-def _array(archive: zipfile.ZipFile, name: str) -> NDArray[Any]:
-    """An array of plain numbers, once it is known that the archive holds as many as it announces."""
-    member = archive.getinfo(f"{name}.npy")
-    _announced(archive, name)
-    with archive.open(member) as file:
-        array: NDArray[Any] = read_array(file, allow_pickle=False)
-        return array
-
-
-def _announced(archive: zipfile.ZipFile, name: str) -> int:
-    """Bytes that an array takes in memory, as it is and as the numbers of 4 bytes a network sees."""
-    member = archive.getinfo(f"{name}.npy")
-    with archive.open(member) as file:
-        header = {(1, 0): read_array_header_1_0, (2, 0): read_array_header_2_0}[read_magic(file)]
-        shape, _, kind = header(file)
-        if kind.hasobject or math.prod(shape) * kind.itemsize > member.file_size:
-            raise ValueError(f"{name} is no array of numbers, or announces more than there are")
-    return math.prod(shape) * max(kind.itemsize, 4)
-
-
 def _read_npz(file: Path, x: str, y: str, largest: int | None) -> Arrays:
-    if missing := {x, y} - set(_npz_names(file)):
+    if missing := {x, y} - set(array_names(file)):
         raise ValueError(f"{file} holds no array {' and no array '.join(sorted(missing))}.")
-    with _arrays(file) as archive:
-        if _announced(archive, x) + _announced(archive, y) > (
-            formats.LARGEST if largest is None else largest
+    with open_arrays(file) as archive:
+        if array_bytes(archive, x) + array_bytes(archive, y) > (
+            bounded.LARGEST if largest is None else largest
         ):
             raise TooLargeError(file, largest)
-        return _array(archive, x), _array(archive, y)
+        return read_named_array(archive, x), read_named_array(archive, y)
 
 
 def image_layout(path: Path, seed: int, largest: int | None = None) -> Layout:
-    """TASK/SPLIT/CLASS/FILE; or TASK/CLASS/FILE, of whose every class a fifth is drawn to test and a tenth to validate.
+    """TASK/SPLIT/CLASS/FILE; or TASK/CLASS/FILE: a fifth of a class tests, a tenth validates.
 
     Labels number the class names of all tasks together in their sorted order.
     """
-    tasks = [entry for entry in _visible(path) if entry.is_dir()]
+    tasks = [entry for entry in visible(path) if entry.is_dir()]
     listed = [_listed(task, k, seed) for k, task in enumerate(tasks)]
     files = [(file, name) for task in listed for part in task.values() for file, name in part]
     labels = {name: label for label, name in enumerate(sorted({name for _, name in files}))}
@@ -186,7 +126,7 @@ def image_layout(path: Path, seed: int, largest: int | None = None) -> Layout:
         images = np.empty((0, 1, 1, 1), np.uint8)
         for n, (file, _) in enumerate(chosen):
             if n == 0 and 4 * len(chosen) * _pixels(file, mode) > (
-                formats.LARGEST if largest is None else largest
+                bounded.LARGEST if largest is None else largest
             ):
                 raise TooLargeError(path / tasks[k].name, largest)
             if n and _size(file) != (images.shape[3], images.shape[2]):
@@ -195,7 +135,8 @@ def image_layout(path: Path, seed: int, largest: int | None = None) -> Layout:
                     for width, height in (_size(file), (images.shape[3], images.shape[2]))
                 )
                 raise ValueError(
-                    f"{file} and the images before it differ in size, {sizes}: resize them to one size."
+                    f"{file} and the images before it differ in size, {sizes}: "
+                    "resize them to one size."
                 )
             image = _image(file, mode)
             if n == 0:
@@ -208,10 +149,10 @@ def image_layout(path: Path, seed: int, largest: int | None = None) -> Layout:
 
 def _listed(task: Path, k: int, seed: int) -> dict[Part, list[tuple[Path, str]]]:
     """The image files of a task with their class names, part by part."""
-    folders = [entry for entry in _visible(task) if entry.is_dir()]
+    folders = [entry for entry in visible(task) if entry.is_dir()]
     if folders and all(folder.name in PART_NAMES for folder in folders):
         return {
-            PART_NAMES[folder.name]: [pair for kind in _visible(folder) for pair in _files(kind)]
+            PART_NAMES[folder.name]: [pair for kind in visible(folder) for pair in _files(kind)]
             for folder in folders
         }
     parts: dict[Part, list[tuple[Path, str]]] = {part: [] for part in PARTS}
@@ -219,7 +160,8 @@ def _listed(task: Path, k: int, seed: int) -> dict[Part, list[tuple[Path, str]]]
         files = _files(folder)
         if len(files) < 3:
             raise ValueError(
-                f"{folder} holds {len(files)} images: a class needs three, one each to train, validate and test."
+                f"{folder} holds {len(files)} images: "
+                "a class needs three, one each to train, validate and test."
             )
         order = permutation(len(files), seed, "own images", k, folder.name)
         test, validation = max(len(files) // 5, 1), max(len(files) // 10, 1)
@@ -233,12 +175,12 @@ def _listed(task: Path, k: int, seed: int) -> dict[Part, list[tuple[Path, str]]]
 
 
 def _files(folder: Path) -> list[tuple[Path, str]]:
-    files = _visible(folder) if folder.is_dir() else []
-    return [(file, folder.name) for file in files if file.suffix.lower() in _IMAGES]
+    files = visible(folder) if folder.is_dir() else []
+    return [(file, folder.name) for file in files if file.suffix.lower() in IMAGE_SUFFIXES]
 
 
 def _image_mode(file: Path) -> str:
-    with _opened(file) as image:
+    with open_image(file) as image:
         if image.mode not in {"1", "L", "LA", "P", "PA", "RGB", "RGBA", "CMYK", "YCbCr"}:
             raise ValueError(
                 f"{file} has pixels of kind {image.mode}: convert it to 8 bits a channel."
@@ -247,7 +189,7 @@ def _image_mode(file: Path) -> str:
 
 
 def _size(file: Path) -> tuple[int, int]:
-    with _opened(file) as image:
+    with open_image(file) as image:
         width, height = image.size
         return width, height
 
@@ -258,28 +200,15 @@ def _pixels(file: Path, mode: str) -> int:
 
 def _image(file: Path, mode: str) -> NDArray[np.uint8]:
     try:
-        with _opened(file) as image:
+        with open_image(file) as image:
             pixels = np.asarray(image.convert(mode))
     except Exception as error:  # a broken image may raise anything at all
         raise ValueError(f"{file} is a broken image ({error}).") from error
     return pixels[None] if pixels.ndim == 2 else pixels.transpose(2, 0, 1)
 
 
-def _opened(file: Path) -> Any:
-    try:
-        from PIL import Image
-    except ImportError as error:
-        raise ImportError("Reading a stream of images needs Pillow: pip install pillow.") from error
-    try:
-        if not is_regular(file):
-            raise ValueError("it is no regular file")
-        return Image.open(file, formats=_FORMATS)
-    except Exception as error:  # as above, and where the picture would be larger than any camera's
-        raise ValueError(f"{file} cannot be read as an image ({error}).") from error
-
-
 def json_layout(path: Path, largest: int | None = None) -> Layout:
-    """One object a line: task, split, features (a list of numbers; nested for images), label (a whole number)."""
+    """One object per line: task, split, features (numbers, nested for images) and label."""
     rows: dict[str, dict[Part, tuple[list[NDArray[np.float32]], list[int]]]] = {}
     shape: tuple[int, ...] | None = None
     for number, row in enumerate(json_lines(path, largest), 1):
@@ -305,7 +234,8 @@ def json_layout(path: Path, largest: int | None = None) -> Layout:
         shape = shape or features.shape
         if features.shape != shape or not shape:
             raise ValueError(
-                f"{at} has features of shape {features.shape}, the rows before it {shape}: make them alike."
+                f"{at} has features of shape {features.shape}, the rows before it {shape}: "
+                "make them alike."
             )
         inputs, labels = rows.setdefault(str(row["task"]), {}).setdefault(part, ([], []))
         inputs.append(features)

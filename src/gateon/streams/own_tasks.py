@@ -1,4 +1,4 @@
-"""The user's own stream: read when asked for, and checked as a whole before anything is trained on it."""
+"""The user's own stream: read on demand, and checked as a whole before training."""
 
 from collections.abc import Callable
 from hashlib import sha256
@@ -53,7 +53,8 @@ def own(path: Path | str, seed: int = 0, largest: int | None = None) -> Stream:
     for name, parts in zip(layout.names, layout.parts, strict=True):
         if missing := {"train", "test"} - parts:
             raise ValueError(
-                f"Task {name!r} in {path} has no {' and no '.join(sorted(missing))} part: every task needs both."
+                f"Task {name!r} in {path} has no {' and no '.join(sorted(missing))} part: "
+                "every task needs both."
             )
 
     def make_split(k: int, part: Part) -> Split:
@@ -110,18 +111,21 @@ def _check(x: NDArray[Any], y: NDArray[Any], at: str) -> None:
     if x.ndim == 0 or len(x) != len(y) or not len(y):
         count = 0 if x.ndim == 0 else len(x)
         raise ValueError(
-            f"There must be as many inputs as labels, and some, in {at}: there are {count} and {len(y)}."
+            f"There must be as many inputs as labels, and some, in {at}: "
+            f"there are {count} and {len(y)}."
         )
     if x.ndim not in (2, 3, 4) or x.dtype.kind not in "biuf":
         kinds = "numbers of shape (N, F), (N, H, W) or (N, C, H, W)"
         raise ValueError(f"The inputs in {at} must be {kinds}, not {x.dtype} of shape {x.shape}.")
     if not x.size:
         raise ValueError(
-            f"The inputs in {at} have no numbers, their shape is {x.shape}: leave out what is empty."
+            f"The inputs in {at} have no numbers, their shape is {x.shape}: "
+            "leave out what is empty."
         )
     if x.ndim == 4 and x.shape[3] in (1, 3, 4) and x.shape[1] not in (1, 3, 4):
         raise ValueError(
-            f"The images in {at} have their channels last, {x.shape}: transpose them to (N, C, H, W)."
+            f"The images in {at} have their channels last, {x.shape}: "
+            "transpose them to (N, C, H, W)."
         )
     for start in range(0, len(x), BLOCK):
         with np.errstate(over="ignore"):
@@ -150,7 +154,7 @@ def _split(x: NDArray[Any], y: NDArray[Any]) -> Split:
 def _survey(
     layout: Layout, make_split: Callable[[int, Part], Split], path: Path
 ) -> tuple[int, tuple[int, ...], str]:
-    """Go through all tasks once: the number of classes, the shape of an input, and the sha256 of it all."""
+    """Read all tasks once: the number of classes, the shape of an input, and the sha256 of all."""
     digest = sha256()
     shape: tuple[int, ...] | None = None
     trained: set[int] = set()
@@ -162,7 +166,8 @@ def _survey(
             if tuple(split.x.shape[1:]) != shape:
                 here = tuple(split.x.shape[1:])
                 raise ValueError(
-                    f"Task {name!r} in {path} has {part} inputs of shape {here}, others {shape}: make them alike."
+                    f"Task {name!r} in {path} has {part} inputs of shape {here}, "
+                    f"others {shape}: make them alike."
                 )
             labels = split.y.unique().tolist()
             if part == "train":

@@ -1,0 +1,16 @@
+"""The commands. Each is a module of this package with a function `command`."""
+
+from __future__ import annotations
+
+__all__ = ["COMMANDS"]
+
+COMMANDS = {
+    "run": "Train on a stream of tasks, one after another, and measure what is retained.",
+    "resume": "Continue an unfinished run as if it had never stopped, or show a finished one.",
+    "inspect": "Show what is in the directory of a run, and check that it is intact.",
+    "compare": "Run several methods with several seeds, and compare them.",
+    "reproduce": "Reproduce a table or figure of the paper, next to the paper's numbers.",
+    "data": "List the data sets, download one, show where they are kept, or check your own.",
+    "list": "List the streams, methods or presets.",
+    "completion": "Print a script that completes gateon's commands and options on Tab.",
+}

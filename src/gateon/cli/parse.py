@@ -1,0 +1,63 @@
+"""Arguments to function calls, with tyro."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from types import NoneType
+from typing import Annotated, Any, get_args
+
+try:
+    import rich  # noqa: F401 (the commands need it; here its absence is one sentence)
+    import tyro
+    from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
+except ImportError as missing:
+    sys.exit(f"The program gateon needs {missing.name}: pip install 'gateon[program]'.")
+
+__all__ = ["JSON", "Command", "parse"]
+
+Command = Callable[..., None]
+JSON = Annotated[bool, tyro.conf.arg(name="json")]
+STYLE = (tyro.conf.PositionalRequiredArgs, tyro.conf.FlagCreatePairsOff, tyro.conf.OmitArgPrefixes)
+ABOUT = (
+    "Continual learning without replay: learn task after task, and keep what was learned.\n\n"
+    "Start with: gateon compare permuted-mnist --tasks 5 --methods n-gateon,finetune"
+)
+
+
+def parse(words: list[str], commands: Mapping[str, Command]) -> None:
+    """Call the command that the words name, with their options."""
+    tyro.extras.subcommand_cli_from_dict(
+        dict(commands), prog="gateon", description=ABOUT, args=words, config=STYLE, registry=KINDS
+    )
+
+
+KINDS = ConstructorRegistry()
+
+
+@KINDS.primitive_rule
+def _optional(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
+    """Show an optional value by its type (INT), not as {None}|INT."""
+    kinds = [kind for kind in get_args(info.type) if kind is not NoneType]
+    if len(kinds) == len(get_args(info.type)) or any(
+        kind not in (int, float, str, Path) for kind in kinds
+    ):
+        return None
+    return PrimitiveConstructorSpec(
+        nargs=1,
+        metavar="|".join(kind.__name__.upper() for kind in kinds),
+        instance_from_str=lambda words: (
+            None if words[0] == "None" else _first_that_fits(words[0], kinds)
+        ),
+        is_instance=lambda value: value is None or isinstance(value, tuple(kinds)),
+        str_from_instance=lambda value: [str(value)],
+    )
+
+
+def _first_that_fits(word: str, kinds: list[Any]) -> Any:
+    for kind in kinds[:-1]:
+        with suppress(ValueError):
+            return kind(word)
+    return kinds[-1](word)

@@ -1,0 +1,117 @@
+"""gateon reproduce."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import torch
+import tyro
+
+from .. import reproduce as reproduction
+from ..runs.forecast import forecast
+from ..runs.specification import Specification, check_threads
+from ..storage.files import printable
+from . import show
+
+__all__ = ["command"]
+
+
+def command(
+    name: Annotated[str, tyro.conf.arg(metavar="NAME")],
+    scale: Literal["quick", "cpu", "paper"] = "quick",
+    seeds: int | None = None,
+    rows: tuple[str, ...] = (),
+    columns: tuple[str, ...] = (),
+    streams: tuple[str, ...] = (),
+    out: Path = reproduction.OUT,
+    results: Path = reproduction.RESULTS,
+    page: Path = Path("docs/results.md"),
+    device: str = "cpu",
+    threads: int | None = None,
+    plan: bool = False,
+    quiet: bool = False,
+) -> None:
+    """Reproduce a table or figure of the paper, next to the paper's numbers.
+
+    NAME is one of: table-1, table-ablation, table-transfer, table-supplement, table-hundred,
+    table-inference, comparison, comparison-wide, table-native, figure-availability,
+    figure-relevance, figure-epsilon, figure-correlation, figure-tasklocked, figure-contexts,
+    figure-detection, figure-reactivation, figure-missed, table-cnn, table-cnn-split, table-cifar,
+    figure-correlation-cnn, table-language, table-language-transfer; all for all of them; targets
+    to compare the records with the targets; docs for the page of all results. Finished runs are
+    not repeated, and stopped ones continue.
+
+    Args:
+        name: the table or figure.
+        scale: quick (minutes, 5,000 digits), cpu (hours on two cores) or paper (the paper's sizes
+            and steps, for a GPU).
+        seeds: the number of seeds; that of the scale by default.
+        rows: only these rows, by name.
+        columns: only these columns, such as best.
+        streams: only these streams.
+        out: directory of the runs, shared by all tables and figures.
+        results: directory of the results: record.json, table.md, figure.png and figure.svg.
+        page: the file that docs writes.
+        device: cpu, cuda, mps ...
+        threads: the number of CPU threads; torch chooses by default.
+        plan: list the runs and which of them are finished, at scale paper also forecast time and
+            memory from two steps, and run nothing.
+        quiet: show no progress.
+    """
+    check_threads(threads)
+    if threads is not None:
+        torch.set_num_threads(threads)
+    if name == "docs":
+        print(printable(reproduction.write_results_page(results, page)))
+        return
+    if name == "targets":
+        print(printable(reproduction.write_targets(results, scale)))
+        return
+    asked: dict[str, Any] = {"out": out, "seeds": seeds}
+    asked |= {"rows": rows, "columns": columns, "streams": streams}
+    asked["changes"] = {} if device == "cpu" else {"device": device}
+    jobs = reproduction.JOBS
+    for job in jobs if name == "all" else reproduction.choose("table or figure", [name], jobs):
+        runs = reproduction.plan(jobs[job], scale, **asked)
+        if plan:
+            _show_plan(job, runs)
+        _show_first_forecast(runs, scale, quiet)
+        if not plan:
+            folder = reproduction.reproduce(
+                jobs[job], scale, results=results, progress=partial(show.progress, quiet), **asked
+            )
+            _show_table(folder)
+
+
+Runs = Sequence[tuple[Any, Specification, bool]]
+
+
+def _show_plan(job: str, runs: Runs) -> None:
+    for cell, asked, finished in runs:
+        state = "finished" if finished else "to be run"
+        print(f"{' '.join(cell.place)}, seed {asked.seed}: {state}")
+    print(f"{job}: {len(runs)} runs, {sum(finished for *_, finished in runs)} finished")
+
+
+def _show_first_forecast(runs: Runs, scale: str, quiet: bool) -> None:
+    """At the paper's scale, where it matters: forecast the first run that is not finished."""
+    asked = next((one for _, one, finished in runs if not finished), None)
+    if scale != "paper" or asked is None or asked.chosen_network() == "mlp":
+        return
+    about = f"{asked.method} on {asked.stream}"
+    if not quiet:
+        print(f"{about}: trying two steps to forecast memory and time.", file=sys.stderr)
+    found = forecast(asked, asked.make_stream())
+    if not quiet:
+        print(f"{about}: {found}", file=sys.stderr)
+
+
+def _show_table(folder: Path) -> None:
+    for line in (folder / "table.md").read_text(encoding="utf-8").splitlines():
+        print(printable(line))
+    print()
+    print(printable(f"written to {folder}"))

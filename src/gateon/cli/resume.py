@@ -1,0 +1,45 @@
+"""gateon resume."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import tyro
+
+from ..runs.compare import run_specification
+from ..runs.folder import held_specification
+from ..runs.record import Record
+from ..runs.specification import Specification
+from . import show
+from .parse import JSON
+
+__all__ = ["command"]
+
+
+def command(
+    directory: tyro.conf.Positional[Path], as_json: JSON = False, quiet: bool = False
+) -> None:
+    """Continue an unfinished run as if it had never stopped, or show a finished one.
+
+    Args:
+        directory: the directory of the run.
+        as_json: print only the record's summary, as JSON.
+        quiet: show no progress.
+    """
+    held = held_specification(directory)
+    try:
+        options = Specification.from_dict(held)
+    except ValueError as reason:
+        told = str(reason).rstrip(".")
+        raise ValueError(
+            f"{directory} holds a run that gateon run did not start ({told}): "
+            "run the program that started it again."
+        ) from reason
+    finished = directory / "record.json"
+    # A finished run is only shown: its directory may be read-only by now.
+    record = (
+        Record.load(finished)
+        if finished.exists()
+        else run_specification(options, directory, progress=show.progress(quiet))
+    )
+    show.record(record, options.method, directory, as_json, quiet)
