@@ -9,6 +9,7 @@ from torch import nn
 import gateon
 from gateon.anatomy.contextual import Contextual, contexts_of, contextual, show_context
 from gateon.anatomy.norm import ContextNorm, follow_norms
+from gateon.anatomy.sites import find_sites
 from gateon.gating.contexts import context_of, showing, switch_context
 from gateon.methods.dendrites import Dendrites
 from gateon.methods.hat import HAT
@@ -126,3 +127,13 @@ def test_a_users_own_module_is_switched_by_a_learner():
     assert first[0] > 0 > first[1] and second[1] > 0 > second[0]
     with pytest.raises(IndexError, match="Context 7 does not exist: there are 2"):
         learner.predict(torch.ones(1, 4), context=7)
+
+
+def test_norms_that_follow_are_found_by_the_wiring_like_any_other():
+    """So that HAT scales what reads masked units by both ends, and owns the norm's scale."""
+    plain, following = network(), network()
+    follow_norms(following)
+    for model in (plain, following):
+        model[3] = nn.Linear(8, 2)
+    assert find_sites(following, None) == find_sites(plain, None)
+    assert find_sites(following, None)[0].owns == ("0", "1")

@@ -39,6 +39,7 @@ def logits(model: nn.Module, x: Any, state: Mapping[str, Tensor] | None = None) 
         x: one tensor, or several by name.
         state: parameters and buffers to use in place of the model's own.
 
+    >>> import torch
     >>> logits(nn.Linear(3, 2), torch.zeros(4, 3)).shape
     torch.Size([4, 2])
     """
@@ -53,6 +54,7 @@ def logits(model: nn.Module, x: Any, state: Mapping[str, Tensor] | None = None) 
 def outputs(model: nn.Module, x: Any) -> Tensor:
     """The logits of a model in float32, for inputs on any device.
 
+    >>> import torch
     >>> outputs(nn.Linear(3, 2), torch.zeros(4, 3)).shape
     torch.Size([4, 2])
     """

@@ -17,6 +17,7 @@ BEHIND, IN_FRONT = "unit_module", "unit_module_in_front"
 def install(model: nn.Module, site: Site, module: nn.Module) -> None:
     """Let a module act on the units of a site, as a child of the module at that place.
 
+    >>> import torch
     >>> from gateon.anatomy.sites import find_sites
     >>> model = nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 2))
     >>> install(model, find_sites(model, None)[0], nn.Threshold(1e9, 7.0))
