@@ -21,8 +21,14 @@ def main() -> None:
     rows = []
     for name, (hidden, density) in NETWORKS.items():
         for method in ("n-gateon", "p-gateon"):
-            asked = Specification(
-                "permuted-mnist", 10, method=method, hidden=hidden, density=density, data="mnist-5k"
+            asked = Specification.from_options(
+                {
+                    "stream.name": "permuted-mnist",
+                    "method.name": method,
+                    "network.hidden": hidden,
+                    "method.density": density,
+                    "stream.data": "mnist-5k",
+                }
             )
             learner = asked.make_learner(asked.make_stream())
             learner.observe(torch.rand(100, 1, 28, 28), torch.arange(100) % 10, context=0)

@@ -20,15 +20,17 @@ DENSITIES = (0.05, 0.1, 0.25, 0.5, 1.0)
 def one(
     stream: str, method: str, density: float | None, tasks: int, steps: int
 ) -> dict[str, float]:
-    asked = Specification(
-        stream,
-        tasks=tasks,
-        method=method,
-        density=density,
-        hidden=(1000, 1000),
-        steps=steps,
-        batch=500,
-        part="validation",
+    asked = Specification.from_options(
+        {
+            "stream.name": stream,
+            "stream.tasks": tasks,
+            "method.name": method,
+            "method.density": density,
+            "network.hidden": (1000, 1000),
+            "training.steps": steps,
+            "training.batch": 500,
+            "measuring.part": "validation",
+        }
     )
     made = asked.make_stream()
     record = run(made, asked.make_learner(made), steps=steps, batch=500, part="validation")

@@ -110,7 +110,9 @@ def targets() -> list[Target]:
     record.accuracy, record.macro_f1 = [[0.9], [0.7, 0.8]], [[0.9], [None, 0.8]]
     record.seconds = [{"train": 1.0, "evaluate": 0.1}] * 2
     record.save(folder / "record.json")
-    Specification("permuted-mnist", hidden=(8, 9), density=0.5).save(folder / "spec.toml")
+    Specification.from_options(
+        {"stream.name": "permuted-mnist", "network.hidden": (8, 9), "method.density": 0.5}
+    ).save(folder / "spec.toml")
     draw = np.random.default_rng(0)
     x, y = draw.normal(size=(12, 3)).astype(np.float32), np.arange(12) % 3
     arrays, packed = io.BytesIO(), io.BytesIO()

@@ -37,24 +37,38 @@ from gateon.streams import Split, Stream
 from gateon.streams.base import assemble
 
 SECONDS = 10.0
-SMALL: dict[str, Any] = {"hidden": (6, 5), "steps": 4, "batch": 8, "threads": 1, "tasks": None}
+SMALL: dict[str, Any] = {
+    "network.hidden": (6, 5),
+    "training.steps": 4,
+    "training.batch": 8,
+    "training.threads": 1,
+}
 VARIANTS: dict[str, dict[str, Any]] = {
-    "n-gateon": {"method": "n-gateon", "density": 0.5},
-    "p-gateon": {"method": "p-gateon", "density": 0.5},
-    "adamw": {"method": "n-gateon", "optimizer": "adamw", "heads": "per-task"},
-    "sgd": {"method": "finetune", "optimizer": "sgd", "schedule": "linear"},
-    "inferred": {"method": "n-gateon", "contexts": "inferred", "density": 0.5, "steps": 12},
-    "ewc": {"method": "ewc"},
-    "xdg+si": {"method": "xdg+si"},
-    "hat": {"method": "hat"},
-    "rmn": {"method": "rmn"},
-    "dendrites": {"method": "dendrites"},
-    "lwf": {"method": "lwf"},
-    "ogd": {"method": "ogd"},
-    "replay": {"method": "replay"},
-    "isolated": {"method": "isolated"},
-    "zoo": {"method": "zoo", "settings": "tasks=2"},
-    "lamol": {"steps": 3},
+    "n-gateon": {"method.name": "n-gateon", "method.density": 0.5},
+    "p-gateon": {"method.name": "p-gateon", "method.density": 0.5},
+    "adamw": {
+        "method.name": "n-gateon",
+        "training.optimizer": "adamw",
+        "network.heads": "per-task",
+    },
+    "sgd": {"method.name": "finetune", "training.optimizer": "sgd", "training.schedule": "linear"},
+    "inferred": {
+        "method.name": "n-gateon",
+        "detector.contexts": "inferred",
+        "method.density": 0.5,
+        "training.steps": 12,
+    },
+    "ewc": {"method.name": "ewc"},
+    "xdg+si": {"method.name": "xdg+si"},
+    "hat": {"method.name": "hat"},
+    "rmn": {"method.name": "rmn"},
+    "dendrites": {"method.name": "dendrites"},
+    "lwf": {"method.name": "lwf"},
+    "ogd": {"method.name": "ogd"},
+    "replay": {"method.name": "replay"},
+    "isolated": {"method.name": "isolated"},
+    "zoo": {"method.name": "zoo", "method.tasks": 2},
+    "lamol": {"training.steps": 3},
 }
 VALUES = (
     *(
@@ -153,14 +167,14 @@ class Target:
 
     def __init__(self, name: str, folder: Path) -> None:
         os.chdir(folder)
-        own = {"stream": f"own:{tasks(folder / 'data').relative_to(folder)}"}
-        self.asked = Specification(**own | SMALL | VARIANTS[name])
+        own = {"stream.name": f"own:{tasks(folder / 'data').relative_to(folder)}"}
+        self.asked = Specification.from_options(own | SMALL | VARIANTS[name])
         self.stream = texts() if name == "lamol" else self.asked.make_stream()
         self.make = (
             language_model if name == "lamol" else lambda: self.asked.make_learner(self.stream)
         )
         self.out = folder / name
-        self.go(Stops(self.asked.steps + 2))
+        self.go(Stops(self.asked.training.steps + 2))
         (self.path,) = checkpoints(self.out)[:1]
         for other in checkpoints(self.out)[1:]:
             other.unlink()

@@ -4,12 +4,27 @@ from __future__ import annotations
 
 import json
 import statistics
+import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from gateon.runs.identity import NUMERICS, check_clean
 from gateon.runs.record import environment
+
+# Every benchmark takes --allow-dirty. It is asked for before anything is measured, so that nothing
+# is lost.
+ALLOW_DIRTY = "--allow-dirty" in sys.argv
+if ALLOW_DIRTY:
+    sys.argv.remove("--allow-dirty")
+if Path(sys.argv[0]).parent.resolve() == Path(__file__).parent and not {"--dry", "-h", "--help"} & {
+    *sys.argv
+}:
+    try:
+        check_clean(ALLOW_DIRTY)
+    except ValueError as reason:
+        sys.exit(str(reason))
 
 
 def interleaved(
@@ -56,6 +71,7 @@ def write(name: str, settings: Mapping[str, Any], result: Any, command: str) -> 
         "name": name,
         "command": command,
         "settings": settings,
+        "numerics": NUMERICS,
         "environment": environment(),
         "result": result,
     }

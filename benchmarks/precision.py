@@ -16,15 +16,17 @@ from gateon.runs.specification import Specification
 
 
 def continual(precision: str, seed: int) -> float:
-    asked = Specification(
-        "permuted-mnist",
-        data="mnist-5k",
-        tasks=10,
-        seed=seed,
-        hidden=(200, 200),
-        steps=60,
-        batch=100,
-        precision=precision,
+    asked = Specification.from_options(
+        {
+            "stream.name": "permuted-mnist",
+            "stream.data": "mnist-5k",
+            "stream.tasks": 10,
+            "seed": seed,
+            "network.hidden": (200, 200),
+            "training.steps": 60,
+            "training.batch": 100,
+            "training.precision": precision,
+        }
     )
     stream = asked.make_stream()
     return run(stream, asked.make_learner(stream), steps=60, batch=100, seed=seed).summary[

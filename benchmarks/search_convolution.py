@@ -222,7 +222,8 @@ def main() -> None:
         ):
             continue
         rows.append(
-            {"label": label, "changes": changes} | measured(Specification(**base | changes))
+            {"label": label, "changes": changes}
+            | measured(Specification.from_options(base | changes))
         )
         print(
             {

@@ -205,7 +205,11 @@ def measured(specification: Specification, stream: Stream) -> dict[str, float | 
     learner = specification.make_learner(stream)
     try:
         record = run(
-            stream, learner, steps=specification.steps, batch=specification.batch, part="validation"
+            stream,
+            learner,
+            steps=specification.training.steps,
+            batch=specification.training.batch,
+            part="validation",
         )
     except FloatingPointError:  # a trial too: of settings that do not work
         return {"continual": None}
@@ -271,7 +275,7 @@ def main() -> None:
                 if any(place.items() <= row.items() for row in rows):
                     continue
                 fields = {**COMPARED, "stream": name, "method": method, "tasks": 3, **trial}
-                asked = Specification.from_dict(
+                asked = Specification.from_options(
                     {key: list(v) if isinstance(v, tuple) else v for key, v in fields.items()}
                 )
                 stream = made.setdefault(name, asked.make_stream())

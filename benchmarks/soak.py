@@ -87,15 +87,16 @@ def main() -> int:
     parser.add_argument("--dry", action="store_true", help="write no record")
     options = parser.parse_args()
     hidden = (100, 100)
-    asked = Specification(
-        "permuted-mnist",
-        options.tasks,
-        method=options.method,
-        hidden=hidden,
-        steps=options.steps,
-        batch=50,
-        data="mnist-5k",
-        threads=1,
+    asked = Specification.from_options(
+        {
+            "stream.name": "permuted-mnist",
+            "method.name": options.method,
+            "network.hidden": hidden,
+            "training.steps": options.steps,
+            "training.batch": 50,
+            "stream.data": "mnist-5k",
+            "training.threads": 1,
+        }
     )
     stream = asked.make_stream()
     learner, other = asked.make_learner(stream), asked.make_learner(stream)
@@ -106,7 +107,7 @@ def main() -> int:
             stream,
             learner,
             folder,
-            steps=asked.steps,
+            steps=asked.training.steps,
             batch=50,
             evaluate="last",
             progress=watch,

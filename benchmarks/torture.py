@@ -46,19 +46,19 @@ ENDED = (
     STOPPED,
 )
 VARIANTS: dict[str, dict[str, Any]] = {  # what is run, by what it asks for
-    "n-gateon": {"method": "n-gateon"},
-    "p-gateon": {"method": "p-gateon"},
-    "finetune": {"method": "finetune"},
-    "isolated": {"method": "isolated"},
-    "inferred": {"method": "n-gateon", "contexts": "inferred"},
-    "ewc": {"method": "ewc"},
-    "xdg+si": {"method": "xdg+si"},
-    "hat": {"method": "hat"},
-    "rmn": {"method": "rmn"},
-    "dendrites": {"method": "dendrites"},
-    "lwf": {"method": "lwf"},
-    "replay": {"method": "replay"},
-    "zoo": {"method": "zoo"},
+    "n-gateon": {"method.name": "n-gateon"},
+    "p-gateon": {"method.name": "p-gateon"},
+    "finetune": {"method.name": "finetune"},
+    "isolated": {"method.name": "isolated"},
+    "inferred": {"method.name": "n-gateon", "detector.contexts": "inferred"},
+    "ewc": {"method.name": "ewc"},
+    "xdg+si": {"method.name": "xdg+si"},
+    "hat": {"method.name": "hat"},
+    "rmn": {"method.name": "rmn"},
+    "dendrites": {"method.name": "dendrites"},
+    "lwf": {"method.name": "lwf"},
+    "replay": {"method.name": "replay"},
+    "zoo": {"method.name": "zoo"},
 }
 
 
@@ -139,11 +139,11 @@ def left(out: Path) -> tuple[dict[str, Any], dict[str, Any], bytes]:
 def torture(asked: Specification, kills: int, seed: int, folder: Path) -> dict[str, Any]:
     """Kill and resume runs until there were enough kills; what was done and whether everything was equal."""
     stream = asked.make_stream()
-    known = None if asked.contexts == "inferred" else 0
+    known = None if asked.detector.contexts == "inferred" else 0
     # what torch loads at first use
     asked.make_learner(stream).observe(stream[0].train.x[:50], stream[0].train.y[:50], known)
     fork = multiprocessing.get_context("fork")
-    draw = random.Random(f"{seed} {asked.method}")
+    draw = random.Random(f"{seed} {asked.method.name}")
     process = fork.Process(target=go, args=(asked, stream, folder / "whole", 0.05))
     begin = time.monotonic()
     process.start()
@@ -186,16 +186,17 @@ def main() -> int:
     torch.set_num_threads(1)  # before anything is computed: threads do not survive a fork
     rows = []
     for name in options.variants.split(","):
-        asked = Specification(
-            "permuted-mnist",
-            3,
-            hidden=(64, 64),
-            steps=options.steps,
-            batch=50,
-            curves=40,
-            data="mnist-5k",
-            threads=1,
-            **VARIANTS[name],
+        asked = Specification.from_options(
+            {
+                "stream.name": "permuted-mnist",
+                "network.hidden": (64, 64),
+                "training.steps": options.steps,
+                "training.batch": 50,
+                "measuring.curves": 40,
+                "stream.data": "mnist-5k",
+                "training.threads": 1,
+                **VARIANTS[name],
+            }
         )
         with tempfile.TemporaryDirectory() as folder:
             rows.append(

@@ -7,6 +7,7 @@ import json
 import os
 import pty
 import re
+import shlex
 import struct
 import subprocess
 import sys
@@ -20,11 +21,12 @@ import pytest
 from gateon import cli
 from gateon.cli import completion
 from gateon.cli.commands import COMMANDS
+from gateon.methods.registry import METHODS
 from gateon.runs.record import Record
-from gateon.runs.specification import METHODS, Specification
+from gateon.runs.resolve import options_for
+from gateon.runs.specification import Specification
 from gateon.streams import STREAMS
 from gateon.streams.data import sources, store
-from gateon.streams.names import ABOUT
 
 SMALL = ["--data", "mnist-5k", "--hidden", "8", "--steps", "3", "--batch", "50", "--threads", "1"]
 TINY = ["--hidden", "8", "--steps", "3", "--batch", "20", "--threads", "1"]
@@ -120,23 +122,22 @@ def test_the_options_reach_the_record(program, here):
     words = [
         "--evaluate",
         "last",
-        "--curves",
+        "--measuring.curves",
         "2",
-        "--part",
+        "--measuring.part",
         "validation",
-        "--precision",
+        "--training.precision",
         "bf16",
-        "--rotation-step",
+        "--stream.step",
         "10",
     ]
     words += [
         "--density",
         "0.5",
-        "--obstruct-head",
-        "True",
-        "--norm",
+        "--method.obstruct-head",
+        "--network.norm",
         "none",
-        "--schedule",
+        "--training.schedule",
         "constant",
         "--optimizer",
         "sgd",
@@ -150,14 +151,40 @@ def test_the_options_reach_the_record(program, here):
         and len(record.curves[0]) == 2
     )
     asked = {
-        "evaluate": "last",
-        "rotation_step": 10.0,
-        "density": 0.5,
-        "obstruct_head": True,
-        "norm": "none",
-        "precision": "bf16",
+        "measuring.evaluate": "last",
+        "stream.step": 10.0,
+        "method.density": 0.5,
+        "method.obstruct_head": True,
+        "network.norm": "none",
+        "training.precision": "bf16",
     }
-    assert record.specification.items() >= asked.items()
+    flat = Specification.from_options(record.specification).flat()
+    assert flat.items() >= asked.items()
+    # The command in the record asks for the same run.
+    words = shlex.split(record.command)[1:]
+    assert program(*words, "--save-spec", "again.toml")[0] == 0
+    assert Specification.load(here / "again.toml").to_dict() == record.specification
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"stream.name": "news20", "stream.by_date": False, "network.model": "tiny"},
+        {"stream.name": "split-cifar10", "method.rate": {"first": 0.1, "*": 0.2}},
+        {"stream.name": "rotated-mnist", "stream.angles": [0.0, 30.0], "training.epochs": 2},
+        {"stream.name": "split-mnist", "method.name": "ewc", "method.samples": None},
+        {"stream.name": "split-mnist", "detector.contexts": "inferred", "detector.window": 5},
+        {"stream.name": "split-mnist", "method.shared": ["a", "b*"], "method.rate": [0.1, 0.2]},
+        {"stream.name": "asc", "method.name": "hat-adapters", "method.places": ["*.a", "*.b"]},
+        {"stream.name": "split-mnist", "method.preset": "released"},
+        {"stream.name": "split-mnist", "method.start": 0.5, "measuring.evaluate": 3},
+    ],
+)
+def test_the_command_of_a_specification_asks_for_it(program, here, options):
+    asked = Specification.from_options(options)
+    words = shlex.split(asked.command())[1:]
+    assert program(*words, "--save-spec", "again.toml") == (0, "", "")
+    assert Specification.load(here / "again.toml") == asked
 
 
 def test_own_streams_of_one_directory_name_do_not_hide_where_they_are(program, here, monkeypatch):
@@ -186,16 +213,17 @@ def test_a_saved_specification_runs_and_given_options_go_first(program, here):
         == b.specification
         == Specification.load(here / "my.toml").to_dict() | {"seed": 3}
     )
-    assert a.specification["density"] == 0.5 and a.accuracy == b.accuracy
-    assert program("run", "my.toml", "--density", "None", "--save-spec", "other.toml")[0] == 0
-    assert Specification.load(here / "other.toml").density is None
+    assert a.specification["method"]["density"] == 0.5 and a.accuracy == b.accuracy
+    assert program("run", "my.toml", "--preset", "paper", "--save-spec", "other.toml")[0] == 0
+    other = Specification.load(here / "other.toml")
+    assert other["method.density"] == 0.5 and other["method.apply"] == "step"
     assert program("compare", "my.toml", "--methods", "finetune", "--quiet", "--out", "c")[0] == 0
 
 
 def test_bad_files_are_one_sentence(program, here):
     for text, words in (
         ("sead = 3", "There is no option 'sead', perhaps 'seed'"),
-        ('steps = "3"', "steps is a whole number, not '3'"),
+        ('steps = "3"', "--training.steps must be a whole number, got '3'"),
         ("steps", "is not TOML"),
     ):
         Path("bad.toml").write_text(f'stream = "split-mnist"\n{text}\n')
@@ -223,7 +251,7 @@ def test_bad_files_are_one_sentence(program, here):
         ),
         (
             ["run", "permuted-mnist", "--tasks", "0"],
-            "tasks is a whole number of at least 1, not 0.",
+            "--stream.tasks must be at least 1, got 0.",
         ),
         (
             ["run", "permuted-mnist", *SMALL, "--batch", "5000"],
@@ -233,11 +261,14 @@ def test_bad_files_are_one_sentence(program, here):
             ["run", "permuted-mnist", *SMALL, "--device", "cuda:7"],
             "There is no device 'cuda:7' here: use cpu.",
         ),
-        (["run", "permuted-mnist", *SMALL, "--lr", "nan"], "lr is a finite number, not nan."),
+        (
+            ["run", "permuted-mnist", *SMALL, "--lr", "nan"],
+            "--training.lr must be a finite number, got nan.",
+        ),
         (["run", "permuted-mnist", *SMALL, "--evaluate", "0"], "evaluate"),
         (
             ["run", "permuted-mnist", *SMALL, "--seed", "-1"],
-            "seed is a whole number of at least 0, not -1.",
+            "--seed must be at least 0, got -1.",
         ),
         (
             ["run", "permuted-mnist", *SMALL, "--data", "mnits"],
@@ -245,7 +276,7 @@ def test_bad_files_are_one_sentence(program, here):
         ),
         (
             ["run", "split-mnist", *SMALL, "--rotation-step", "5"],
-            "rotation_step is for rotated-mnist, not for split-mnist",
+            "The option --rotation-step is called --stream.step now.",
         ),
         (["run", "own:nowhere"], "There is no nowhere"),
         (
@@ -255,7 +286,7 @@ def test_bad_files_are_one_sentence(program, here):
         (["compare", "split-mnist", "--methods", ","], "Name at least one method"),
         (
             ["compare", "split-mnist", "--seeds", "0"],
-            "seeds is a whole number of at least 1, not 0.",
+            "--seeds must be at least 1, got 0.",
         ),
         (["data", "get", "mnits"], "There is no data set 'mnits', perhaps 'mnist'"),
         (
@@ -278,7 +309,11 @@ def test_what_cannot_be_run_is_one_sentence_and_exit_code_2(program, words, expe
         (["run", "split-mnist", "--taks", "3"], "--tasks"),
         (["run", "split-mnist", "--method", "n-gateo"], "n-gateon"),
         (["run", "split-mnist", "--preset", "bset"], "released"),
-        (["run", "split-mnist", "--tasks", "few"], "--tasks"),
+        (["run", "split-mnist", "--tasks", "few"], "--stream.tasks must be a whole number"),
+        (["run", "split-mnist", "--stream.step", "5"], "--stream.step"),
+        (["run", "split-mnist", "--method.strength", "5"], "--method.strength"),
+        (["run", "split-mnist", "--settings", "off=1"], "--method.damping"),
+        (["compare", "split-mnist", "--methods", "ewc,si", "--density", "1"], "--density"),
         (["rnu", "split-mnist"], "run"),
         (["list", "stream"], "streams"),
         (["data", "gett"], "where"),
@@ -426,7 +461,6 @@ def test_digits_that_were_asked_for_are_told_unless_quiet(program):
 
 
 def test_lists_name_all_there_is(program):
-    assert list(ABOUT) == [*STREAMS, "own:PATH", "text:PATH"]
     for what, names in {
         "streams": [*STREAMS, "own:PATH", "text:PATH"],
         "methods": list(METHODS),
@@ -444,8 +478,14 @@ def test_help_names_every_option_with_a_word_about_it(program):
     assert (
         code == 0 and "usage: gateon run [-h] [RUN OPTIONS] STREAM" in out and "{None}|" not in out
     )
-    for option in Specification("x").to_dict():
-        assert option == "stream" or f"--{option.replace('_', '-')} " in out
+    for section, options in options_for("permuted-mnist", "n-gateon").items():
+        for option in options:
+            inferred = section == "detector" and option != "contexts"
+            shown = f"--{section}.{option.replace('_', '-')}"
+            assert (shown in out) != (inferred or shown == "--stream.name"), shown
+    code, out, _ = program("run", "rotated-mnist", "--method", "ewc", "--help")
+    assert code == 0 and "--stream.step" in out and "--method.strength" in out
+    assert "--density" not in out and "(default: 100.0)" in out
     code, out, _ = program("--help")
     flat = " ".join(re.sub("[│╭╮╰╯─]", " ", out).split())
     assert code == 0 and all(f"• {name} {about}" in flat for name, about in COMMANDS.items())
@@ -463,12 +503,13 @@ def test_bash_completes_commands_options_and_choices(program):
         'try() { COMP_WORDS=("$@"); COMP_CWORD=$(( $# - 1 )); COMPREPLY=(); _tyro_gateon; '
         'echo "${COMPREPLY[*]}"; }\n'
         "complete -p gateon; try gateon ru; "
-        "try gateon run split-mnist --met; try gateon run split-mnist --method p\n"
+        "try gateon run split-mnist --meth; try gateon run split-mnist --method p\n"
     )
     lines = subprocess.run(
         ["bash", "try.sh"], capture_output=True, text=True, check=True
     ).stdout.splitlines()
-    assert lines == ["complete -F _tyro_gateon gateon", "run", "--method", "p-gateon"]
+    assert lines[:2] == ["complete -F _tyro_gateon gateon", "run"] and lines[3] == "p-gateon"
+    assert {"--method", "--method.name", "--method.strength"} <= set(lines[2].split())
     assert "compdef" in program("completion", "zsh")[1]
     assert "function _tyro_gateon" in program("completion", "fish")[1]
 
@@ -577,6 +618,18 @@ def test_compare_sets_methods_side_by_side(program, here):
     }
     code, out, _ = program(*words, "--json")
     assert code == 0 and json.loads(out) == table
+
+
+def test_compared_methods_take_the_options_they_have(program, here):
+    stream = own(here / "data")
+    words = ["--methods", "ewc,finetune", "--method.strength", "7", "--preset", "paper"]
+    assert program("compare", stream, *TINY, *words, "--out", "c", "--quiet")[0] == 0
+    ewc, plain = (
+        Specification.from_options(Record.load(here / f"c/{name}-0/record.json").specification)
+        for name in ("ewc", "finetune")
+    )
+    assert ewc["method.strength"] == 7.0 and plain.get("method.strength") is None
+    assert ewc.training.schedule == plain.training.schedule == "constant"
 
 
 # On a terminal

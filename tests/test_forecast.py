@@ -12,18 +12,21 @@ from gateon.networks import cnn
 from gateon.runs import forecast
 from gateon.runs.run import Quiet, run
 from gateon.runs.specification import Specification
+from specified import specified
 
-SMALL = Specification(
-    "split-mnist",
-    tasks=2,
-    network="cnn",
-    channels=(4, 6),
-    hidden=(10,),
-    density=0.5,
-    steps=6,
-    batch=20,
-    data="mnist-5k",
-    threads=1,
+SMALL = Specification.from_options(
+    {
+        "stream.name": "split-mnist",
+        "stream.tasks": 2,
+        "network.kind": "cnn",
+        "network.channels": (4, 6),
+        "network.hidden": (10,),
+        "method.density": 0.5,
+        "training.steps": 6,
+        "training.batch": 20,
+        "stream.data": "mnist-5k",
+        "training.threads": 1,
+    }
 )
 
 
@@ -44,7 +47,7 @@ def test_the_memory_of_activity_grows_with_samples_and_channels_and_not_with_wei
 
 def test_a_forecast_is_a_trial_of_the_run_that_changes_nothing():
     stream = SMALL.make_stream()
-    found = forecast.forecast(replace(SMALL, contexts="inferred"), stream)
+    found = forecast.forecast(SMALL.with_options({"detector.contexts": "inferred"}), stream)
     assert found.seconds == pytest.approx(found.step_seconds * 2 * 6) and found.step_bytes > 10_000
     shown = str(replace(found, step_seconds=2.0, step_bytes=3_210_000_000, seconds=7200.0))
     assert shown == "A step takes about 2 seconds and 3.2 GB here: projected 2.0 hours of training."
@@ -92,7 +95,7 @@ def learned(specification, out, progress=None):
 
 
 def test_an_augmented_run_learns_other_images_and_resumes_exactly(tmp_path):
-    varied = replace(SMALL, augment=True)
+    varied = SMALL.with_options({"stream.augment": True})
     assert varied.make_stream().augment is not None and SMALL.make_stream().augment is None
     (record, whole), (_, plain) = learned(varied, None), learned(SMALL, None)
     assert any(not torch.equal(whole[name], plain[name]) for name in whole)
@@ -106,8 +109,15 @@ def test_an_augmented_run_learns_other_images_and_resumes_exactly(tmp_path):
 @pytest.mark.parametrize("network", ["cnn", "wide-resnet"])
 @pytest.mark.parametrize("heads", ["shared", "per-task"])
 def test_every_network_learns_with_either_kind_of_head(network, heads):
-    asked = replace(
-        SMALL, network=network, depth=10, widen=1, heads=heads, gate_penalty=0.1, optimizer="sgd"
+    sizes = {"network.depth": 10, "network.widen": 1} if network == "wide-resnet" else {}
+    asked = SMALL.with_options(
+        {
+            "network.kind": network,
+            "network.heads": heads,
+            **sizes,
+            "method.gate_penalty": 0.1,
+            "training.optimizer": "sgd",
+        }
     )
     stream = asked.make_stream()
     learner = asked.make_learner(stream)
@@ -122,40 +132,76 @@ def test_every_network_learns_with_either_kind_of_head(network, heads):
 
 
 def test_rates_and_the_schedule_are_those_of_the_network_unless_asked_otherwise():
-    assert Specification("split-cifar100", network="mlp").make_method().rate == 0.01
-    assert Specification("split-cifar100").make_method().rate == {"first": 0.04, "*": 0.004}
-    assert Specification("split-mnist", network="cnn", preset="paper").make_method().rate == {
+    assert (
+        Specification.from_options({"stream.name": "split-cifar100", "network.kind": "mlp"})
+        .make_method()
+        .rate
+        == 0.01
+    )
+    assert Specification.from_options({"stream.name": "split-cifar100"}).make_method().rate == {
+        "first": 0.04,
+        "*": 0.004,
+    }
+    assert Specification.from_options(
+        {"stream.name": "split-mnist", "network.kind": "cnn", "method.preset": "paper"}
+    ).make_method().rate == {
         "conv*": 0.004,
         "*": 0.01,
     }
-    assert Specification("split-cifar100", rate=0.5).make_method().rate == 0.5
-    assert Specification("split-cifar100", rate="group1*=0.5,*=0").make_method().rate == {
+    assert (
+        Specification.from_options({"stream.name": "split-cifar100", "method.rate": 0.5})
+        .make_method()
+        .rate
+        == 0.5
+    )
+    assert Specification.from_options(
+        {"stream.name": "split-cifar100", "method.rate": "group1*=0.5,*=0"}
+    ).make_method().rate == {
         "group1*": 0.5,
         "*": 0.0,
     }
     for wrong in ("first", "first=fast", "=,"):
-        with pytest.raises(ValueError, match="rate is a number, or patterns of site names such as"):
-            Specification("split-cifar100", rate=wrong)
+        with pytest.raises(
+            ValueError,
+            match=r"--method.rate must be a finite number or a list",
+        ):
+            Specification.from_options({"stream.name": "split-cifar100", "method.rate": wrong})
 
 
 def test_options_that_do_not_fit_the_stream_are_one_sentence(tmp_path):
-    with pytest.raises(
-        ValueError, match="classes_per_task is for split streams, not for permuted-mnist"
-    ):
-        Specification("permuted-mnist", classes_per_task=3, data="mnist-5k").make_stream()
+    with pytest.raises(ValueError, match=r"permuted-mnist has no option --stream.classes-per-task"):
+        Specification.from_options(
+            {
+                "stream.name": "permuted-mnist",
+                "stream.classes_per_task": 3,
+                "stream.data": "mnist-5k",
+            }
+        ).make_stream()
     assert (
-        Specification("split-mnist", classes_per_task=5, tasks=2, data="mnist-5k")
+        Specification.from_options(
+            {
+                "stream.name": "split-mnist",
+                "stream.classes_per_task": 5,
+                "stream.tasks": 2,
+                "stream.data": "mnist-5k",
+            }
+        )
         .make_stream()
         .classes
         == 5
     )
-    asked = Specification("split-mnist", network="wide-resnet", depth=11, data="mnist-5k")
+    asked = Specification.from_options(
+        {
+            "stream.name": "split-mnist",
+            "network.kind": "wide-resnet",
+            "network.depth": 11,
+            "stream.data": "mnist-5k",
+        }
+    )
     with pytest.raises(ValueError, match="depth of a Wide ResNet"):
         asked.make_learner(asked.make_stream())
-    with pytest.raises(
-        ValueError, match="channels is one whole number of at least 1 for every convolution"
-    ):
-        Specification("split-mnist", channels=())
+    with pytest.raises(ValueError, match=r"--network.channels must have at least one value"):
+        specified("split-mnist", network="cnn", channels=())
 
 
 def test_the_program_tells_the_forecast_before_a_run_begins(tmp_path, monkeypatch, capsys):
@@ -166,7 +212,7 @@ def test_the_program_tells_the_forecast_before_a_run_begins(tmp_path, monkeypatc
         "split-mnist",
         "--network",
         "cnn",
-        "--channels",
+        "--network.channels",
         "4",
         "--hidden",
         "8",
@@ -175,7 +221,8 @@ def test_the_program_tells_the_forecast_before_a_run_begins(tmp_path, monkeypatc
         "--data",
         "mnist-5k",
     ]
-    words += ["--steps", "2", "--batch", "20", "--rate", "conv*=0.01,*=0.1", "--threads", "1"]
+    words += ["--steps", "2", "--batch", "20", "--method.rate", "conv*=0.01,*=0.1"]
+    words += ["--training.threads", "1"]
     assert cli.main(words) == 0
     assert "projected" in capsys.readouterr().err
     assert cli.main([*words, "--json"]) == 0
@@ -203,5 +250,5 @@ def test_whatever_can_be_asked_for_can_be_forecast(changes):
         "tasks": 2,
         "data": "mnist-5k",
     }
-    specification = Specification("split-mnist", **asked | changes)
+    specification = specified("split-mnist", **asked | changes)
     assert forecast.forecast(specification, specification.make_stream()).step_bytes > 0

@@ -20,8 +20,7 @@ from gateon.methods.language.bcl import BCL, AgreementRouting
 from gateon.methods.language.capsules import TaskCapsules, routed, squash
 from gateon.methods.language.ctr import CTR, TransferRouting
 from gateon.methods.language.frozen import Frozen, encoder_of
-from gateon.methods.named import named
-from gateon.methods.names import ABOUT, LANGUAGE
+from gateon.methods.registry import METHODS, make, needs
 from gateon.methods.si import SI
 from gateon.networks.heads import TaskHeads
 from gateon.networks.text import text_classifier
@@ -412,27 +411,20 @@ def test_fisher_information_of_a_transformer_is_that_of_single_samples(made):
 
 
 def test_names_of_the_command_line_give_these_methods():
-    assert (
-        set(LANGUAGE) == {"frozen", "hat-adapters", "bcl", "ctr", "lamol"}
-        and set(LANGUAGE) <= ABOUT.keys()
-    )
-    for name in LANGUAGE:
-        method = named(name, steps=7, tasks=3, seed=2)
+    language = {name for name in METHODS if "language" in needs(name)}
+    assert language == {"frozen", "hat-adapters", "bcl", "ctr", "lamol"}
+    for name in language:
+        method = make(name, {}, {"steps": 7}, seed=2)
         assert method.name == name
         if name in ADAPTERS:
-            assert (method.steps, method.seed, method.width, method.s_max, method.strength) == (
-                7,
-                2,
-                2000,
-                400,
-                0.75,
-            )
-            assert named(name, steps=7, tasks=3, settings={"width": 64}).width == 64
+            assert (method.steps, method.seed, method.width) == (7, 2, 2000)
+            assert (method.s_max, method.strength) == (400, 0.75)
+            assert make(name, {"width": 64}, {"steps": 7}, seed=0).width == 64
     with pytest.raises(ValueError, match="LAMOL learns with a learner of its own"):
         gateon.Learner(
             nn.Linear(2, 2),
             optimizer=partial(torch.optim.SGD, lr=0.1),
-            method=named("lamol", steps=1, tasks=1),
+            method=make("lamol", {}, {}, seed=0),
         )
-    with pytest.raises(ValueError, match="has no width"):
-        named("frozen", steps=1, tasks=1, settings={"width": 64})
+    with pytest.raises(ValueError, match=r"frozen has no option --method.width"):
+        make("frozen", {"width": 64}, {}, seed=0)

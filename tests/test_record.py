@@ -8,7 +8,7 @@ from dataclasses import asdict
 
 import pytest
 
-from gateon.runs import metrics, record
+from gateon.runs import identity, metrics
 from gateon.runs.record import SCHEMA, Record, environment
 
 
@@ -100,15 +100,55 @@ def test_the_environment_names_versions_machine_and_time():
 
 def test_a_package_below_another_repository_does_not_take_its_commit(tmp_path, monkeypatch):
     (tmp_path / "gateon").mkdir()
-    (tmp_path / "gateon" / "record.py").write_text("")
+    (tmp_path / "gateon" / "identity.py").write_text("")
     (tmp_path / "own.py").write_text("")
     who = ["-c", "user.name=a", "-c", "user.email=a@b"]
     for words in (["init", "-q"], ["add", "own.py"], [*who, "commit", "-q", "-m", "x"]):
         subprocess.run(["git", *words], cwd=tmp_path, check=True)
-    monkeypatch.setattr(record, "__file__", str(tmp_path / "gateon" / "record.py"))
-    assert record._commit() is None
+    monkeypatch.setattr(identity, "__file__", str(tmp_path / "gateon" / "identity.py"))
+    assert identity.commit() is None and not identity.is_dirty()
+    identity.check_clean(allow_dirty=False)
     subprocess.run(["git", "add", "gateon"], cwd=tmp_path, check=True)
     subprocess.run(["git", *who, "commit", "-q", "-m", "y"], cwd=tmp_path, check=True)
-    assert len(record._commit()) == 40
-    (tmp_path / "gateon" / "record.py").write_text("changed")
-    assert record._commit().endswith("+")
+    assert len(identity.commit()) == 40
+    (tmp_path / "gateon" / "identity.py").write_text("changed")
+    assert identity.commit().endswith("+")
+
+
+def repository(folder, monkeypatch):
+    """A source tree of its own with one commit, from which gateon seems to run."""
+    source = folder / "identity.py"
+    source.write_text("a = 1\n")
+    who = ["-c", "user.name=a", "-c", "user.email=a@b"]
+    for words in (["init", "-q"], ["add", "."], [*who, "commit", "-q", "-m", "x"]):
+        subprocess.run(["git", *words], cwd=folder, check=True)
+    monkeypatch.setattr(identity, "__file__", str(source))
+    return source
+
+
+def test_a_record_of_the_project_is_refused_from_a_tree_with_changes(tmp_path, monkeypatch):
+    source = repository(tmp_path, monkeypatch)
+    identity.check_clean(allow_dirty=False)
+    clean = environment()["commit"]
+    assert len(clean) == 40 and not identity.is_dirty()
+    source.write_text("a = 2\n")
+    assert environment()["commit"] == clean + "+"
+    with pytest.raises(ValueError, match="commit them, or give --allow-dirty"):
+        identity.check_clean(allow_dirty=False)
+    identity.check_clean(allow_dirty=True)
+
+
+def test_records_of_older_numerics_say_so(tmp_path, monkeypatch):
+    path = tmp_path / "record.json"
+    a_record().save(path)
+    assert Record.load(path).numerics == 1 and not Record.load(path).is_old
+    monkeypatch.setattr("gateon.runs.record.NUMERICS", 2)
+    assert Record.load(path).is_old
+
+
+def test_a_record_without_numerics_is_of_the_first(tmp_path):
+    path = tmp_path / "record.json"
+    content = asdict(a_record())
+    del content["numerics"], content["command"]
+    path.write_text(json.dumps(content | {"schema": 2}))
+    assert (Record.load(path).numerics, Record.load(path).command) == (1, None)

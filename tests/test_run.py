@@ -18,20 +18,20 @@ import pytest
 import torch
 
 from gateon import Finetune, Learner, streams
-from gateon.methods.names import LANGUAGE
+from gateon.methods.registry import METHODS as ALL_METHODS
+from gateon.methods.registry import needs
 from gateon.runs import metrics
 from gateon.runs.batches import batches
 from gateon.runs.compare import isolated_record, run_specification
 from gateon.runs.folder import CheckpointWarning, checkpoints
 from gateon.runs.record import MACRO_F1, Record
 from gateon.runs.run import Interrupted, Quiet, run
-from gateon.runs.specification import METHODS as ALL_METHODS
-from gateon.runs.specification import Specification
 from gateon.storage import checkpoint
 from gateon.streams import Split, Stream, Task
+from specified import dotted, specified
 
 METHODS = ("n-gateon", "p-gateon", "finetune", "isolated")
-OTHERS = [name for name in ALL_METHODS if name not in (*METHODS, *LANGUAGE)]
+OTHERS = [name for name in ALL_METHODS if name not in METHODS and "language" not in needs(name)]
 STEPS = 6
 
 
@@ -60,10 +60,8 @@ def write_own(folder, tasks=3, rows=60, classes=3, seed=0):
 
 
 def specification(data, **options):
-    return Specification(
-        **{"stream": f"own:{data}", "hidden": (8,), "steps": STEPS, "batch": 20, "threads": 1}
-        | options
-    )
+    small = {"hidden": (8,), "steps": STEPS, "batch": 20, "threads": 1}
+    return specified(f"own:{data}", **small | options)
 
 
 def go(asked, out=None, progress=None, **options):
@@ -71,13 +69,13 @@ def go(asked, out=None, progress=None, **options):
     stream = asked.make_stream()
     learner = asked.make_learner(stream)
     given = {
-        "steps": asked.steps,
-        "batch": asked.batch,
+        "steps": asked.training.steps,
+        "batch": asked.training.batch,
         "seed": asked.seed,
-        "evaluate": asked.evaluate,
-        "curves": asked.curves,
+        "evaluate": asked.measuring.evaluate,
+        "curves": asked.measuring.curves,
     }
-    given |= {"part": asked.part, "specification": asked.to_dict(), "progress": progress}
+    given |= {"part": asked.measuring.part, "specification": asked.to_dict(), "progress": progress}
     return run(stream, learner, out, **given | options), learner
 
 
@@ -136,7 +134,7 @@ def test_the_record_on_disk_is_the_record_returned_and_has_all_the_schema_says(d
     of_f1 = {MACRO_F1[name]: value for name, value in metrics.summary(of_both[1]).items()}
     assert content["summary"] == metrics.summary(of_both[0]) | of_f1
     assert (
-        content["schema"] == 2
+        content["schema"] == 3
         and content["specification"]["seed"] == 0
         and len(content["data"]["sha256"]) == 64
     )
@@ -508,9 +506,8 @@ def test_another_specification_is_refused_and_nothing_is_changed(data, tmp_path,
     with suppress(Interrupted):
         go(specification(data), out, Stop(8 if stopped else None))
     before = contents(out)
-    with pytest.raises(
-        ValueError, match=f"holds another run, with {next(iter(change))} .*nothing was changed"
-    ):
+    (name,) = dotted("own:data", **change)
+    with pytest.raises(ValueError, match=f"holds another run, with {name} .*nothing was changed"):
         go(specification(data, **change), out)
     assert contents(out) == before
 

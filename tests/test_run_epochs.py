@@ -18,9 +18,9 @@ from gateon.runs.compare import run_specification
 from gateon.runs.folder import checkpoints
 from gateon.runs.record import MACRO_F1
 from gateon.runs.run import Interrupted, Quiet
-from gateon.runs.specification import Specification
 from gateon.storage import checkpoint
 from gateon.streams import Split
+from specified import specified
 
 ROWS = (50, 31, 80)
 
@@ -44,10 +44,8 @@ def data(tmp_path):
 
 
 def asked(data, **options):
-    return Specification(
-        **{"stream": f"own:{data}", "hidden": (8,), "epochs": 2, "batch": 20, "threads": 1}
-        | options
-    )
+    small = {"hidden": (8,), "epochs": 2, "batch": 20, "threads": 1}
+    return specified(f"own:{data}", **small | options)
 
 
 class Watch(Quiet):
@@ -73,7 +71,7 @@ def test_every_task_has_the_steps_of_its_epochs(data, tmp_path):
     assert watch.seen == [
         (task, step + 1) for task, steps in enumerate(wanted) for step in range(steps)
     ]
-    assert record.specification["epochs"] == 2
+    assert record.specification["training"]["epochs"] == 2
 
 
 def test_an_epoch_has_every_row_once_and_its_last_batch_is_smaller():
@@ -152,7 +150,7 @@ def test_weights_of_classes_change_what_is_learned(data, tmp_path):
 
 def test_another_number_of_epochs_is_another_run(data, tmp_path):
     run_specification(asked(data), tmp_path / "out")
-    with pytest.raises(ValueError, match="holds another run, with epochs 2 and not 3"):
+    with pytest.raises(ValueError, match=r"holds another run, with training.epochs 2 and not 3"):
         run_specification(asked(data, epochs=3), tmp_path / "out")
 
 

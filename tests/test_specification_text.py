@@ -10,17 +10,15 @@ import pytest
 import torch
 
 from gateon import cli
-from gateon.methods.names import LANGUAGE
 from gateon.networks.heads import TaskHeads
 from gateon.runs import metrics
 from gateon.runs.compare import run_specification
 from gateon.runs.folder import checkpoints
 from gateon.runs.forecast import forecast
-from gateon.runs.language import USUAL
 from gateon.runs.record import Record
 from gateon.runs.run import Interrupted, Quiet
-from gateon.runs.specification import Specification
 from gateon.storage import checkpoint
+from specified import specified
 
 METHODS = (
     "n-gateon",
@@ -48,9 +46,9 @@ def places(tmp_path_factory):
         yield root
 
 
-def asked(**options):
-    usual = dict(USUAL) | {"lr": 3e-3, "epochs": 1, "tasks": 2, "limit": 40, "threads": 1}
-    return Specification(**{"stream": "made-reviews"} | usual | options)
+def asked(stream="made-reviews", **options):
+    small = {"lr": 3e-3, "epochs": 1, "tasks": 2, "limit": 40, "threads": 1}
+    return specified(stream, **small | options)
 
 
 @pytest.fixture(scope="module")
@@ -60,8 +58,8 @@ def stream():
 
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_learns_texts_and_predicts_them(method, stream):
-    settings = "width=8" if method in LANGUAGE and method != "frozen" else None
-    learner = asked(method=method, settings=settings).make_learner(stream)
+    narrow = {"width": 8} if method in ("hat-adapters", "bcl", "ctr") else {}
+    learner = asked(method=method, **narrow).make_learner(stream)
     train = stream.split(0, "train")
     losses = [learner.observe(train.x[:16], train.y[:16], context=0).loss for _ in range(3)]
     assert all(0 < loss < 5 for loss in losses) and len(set(losses)) == 3
@@ -79,10 +77,10 @@ def test_a_short_first_task_freezes_twice_as_fast(stream):
 
 def test_the_papers_detector_is_that_of_the_stream():
     found = {
-        s: Specification(s, detector="paper").make_detector()
-        for s in ("asc", "dsc", "news20", "permuted-mnist")
+        stream: specified(stream, contexts="inferred").with_options({"detector.preset": "paper"})
+        for stream in ("asc", "dsc", "news20", "permuted-mnist")
     }
-    assert [(d.threshold, d.window) for d in found.values()] == [
+    assert [(s["detector.threshold"], s["detector.window"]) for s in found.values()] == [
         (1.1, 3),
         (5.0, 3),
         (5.0, 3),
@@ -93,18 +91,11 @@ def test_the_papers_detector_is_that_of_the_stream():
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        (
-            {"stream": "split-mnist", "model": "minilm", "limit": None},
-            "model is for streams of texts, not for split-mnist",
-        ),
-        (
-            {"stream": "split-mnist", "random_parts": True, "limit": None},
-            "random_parts is for streams of texts, not for split-mnist",
-        ),
-        ({"keep_headers": True}, "made-reviews has no option 'keep_headers'"),
+        ({"keep_headers": True}, "made-reviews has no option --stream.keep-headers"),
+        ({"norm": "none"}, "A network language has no option --network.norm"),
         (
             {"network": "cnn"},
-            "made-reviews is learned by a language model: leave network and norm out",
+            "made-reviews is learned by a language model: leave --network.kind out",
         ),
         ({"method": "lamol"}, "LAMOL needs a causal language model, and tiny is "),
         ({"length": 900}, "length must be at most 64"),
@@ -113,14 +104,6 @@ def test_the_papers_detector_is_that_of_the_stream():
 def test_options_that_do_not_fit_are_one_sentence(options, sentence):
     with pytest.raises(ValueError, match=sentence):
         one = asked(**options)
-        one.make_learner(one.make_stream())
-
-
-def test_methods_for_texts_are_refused_elsewhere():
-    one = Specification("split-mnist", method="ctr", data="mnist-5k", hidden=(8,))
-    with pytest.raises(
-        ValueError, match="ctr is for language models, and split-mnist has no texts"
-    ):
         one.make_learner(one.make_stream())
 
 
@@ -176,7 +159,7 @@ def test_the_program_starts_from_what_is_usual_for_texts(tmp_path, monkeypatch, 
         "1",
         "--out",
         "o",
-        "--threads",
+        "--training.threads",
         "1",
     ]
     assert cli.main([*words, "--json"]) == 0
@@ -184,10 +167,10 @@ def test_the_program_starts_from_what_is_usual_for_texts(tmp_path, monkeypatch, 
     record = Record.load(tmp_path / "o" / "record.json")
     asked_for = record.specification
     assert json.loads(out) == record.summary and "continual_macro_f1" in record.summary
-    assert {name: asked_for[name] for name in ("batch", "lr", "optimizer")} == {
-        n: USUAL[n] for n in ("batch", "lr", "optimizer")
-    }
-    assert (asked_for["epochs"], asked_for["limit"], asked_for["stream"]) == (1, 32, "made-reviews")
+    training = asked_for["training"]
+    assert (training["batch"], training["lr"], training["optimizer"]) == (32, 1e-4, "adamw")
+    assert (training["epochs"], asked_for["stream"]["limit"]) == (1, 32)
+    assert asked_for["stream"]["name"] == "made-reviews"
     assert "A step takes about" in err and "reviews made by a rule" in err
     assert cli.main(words) == 0  # finished: shown at once
     assert "macro-F1" in capsys.readouterr().out
@@ -207,7 +190,7 @@ def test_own_texts_run_by_their_path(tmp_path, monkeypatch, capsys):
                 "text:mine.jsonl",
                 "--model",
                 "tiny",
-                "--length",
+                "--stream.length",
                 "16",
                 "--epochs",
                 "1",

@@ -24,7 +24,7 @@ from torch import nn
 from gateon import Finetune
 from gateon.methods.both import Both
 from gateon.methods.dendrites import Dendrites, DendriticUnits, Prototypes
-from gateon.methods.named import named
+from gateon.methods.registry import make
 from gateon.methods.si import SI
 from gateon.networks import mlp
 
@@ -228,7 +228,7 @@ def test_the_nearest_prototype_is_the_nearest_not_the_longest():
 
 
 def test_si_beside_it_holds_feed_forward_weights_and_leaves_segments_alone():
-    method = named("dendrites+si", steps=4, tasks=2, inputs=8)
+    method = make("dendrites+si", {}, {"tasks": 2, "inputs": 8}, seed=0)
     learner = learner_of(plain_mlp, method)
     train(learner, 0, 3)
     end(learner, 0)

@@ -134,7 +134,7 @@ def test_a_sub_network_with_heads_can_be_folded():
 def test_bad_heads_are_refused():
     with pytest.raises(ValueError, match="at least one input, class and task"):
         TaskHeads(4, 2, tasks=0)
-    with pytest.raises(ValueError, match="ends with ReLU"):
+    with pytest.raises(ValueError, match="got ReLU"):
         with_task_heads(nn.Sequential(nn.Linear(2, 2), nn.ReLU()))
-    with pytest.raises(ValueError, match="ends with NoneType"):
+    with pytest.raises(ValueError, match="got NoneType"):
         with_task_heads(nn.Sequential())

@@ -21,9 +21,9 @@ import torch
 from gateon import Learner, Record, cli, run, streams
 from gateon.report.table import markdown
 from gateon.runs.folder import checkpoints
-from gateon.runs.specification import Specification
 from gateon.storage import checkpoint
 from gateon.streams import Split, Stream, Task
+from specified import specified
 
 ASKED = {"hidden": (4,), "steps": 4, "batch": 10, "threads": 1, "density": 0.75}
 SMALL = ["--hidden", "4", "--steps", "2", "--batch", "10", "--quiet"]
@@ -102,7 +102,7 @@ def test_an_archive_that_unpacks_to_more_than_a_gigabyte_is_refused_before_memor
     assert code == 2 and peak < 1 << 26 and Path("bomb/a.npz").stat().st_size < 1 << 21
     assert (
         err
-        == "gateon: bomb/a.npz holds more than 1 GB once it is unpacked: raise --data-limit (largest= in Python) to read it.\n"
+        == "gateon: bomb/a.npz holds more than 1 GB once it is unpacked: raise --data-limit (data_limit= in Python) to read it.\n"
     )
 
 
@@ -128,15 +128,16 @@ def test_an_option_raises_the_limit(program, kind):
             for n in range(10):
                 Image.new("L", (20, 20), n).save(place / "a" / name / f"{n}.png")
     with pytest.raises(
-        ValueError, match=r"holds more than 4.6\d+e-07 GB once it is unpacked: raise --data-limit"
+        ValueError,
+        match=r"holds more than 4.6\d+e-07 GB once it is unpacked: raise --data-limit",
     ):
-        streams.own(place, largest=500)
+        streams.own(place, data_limit=500 / 2**30)
     code, _, err = program("run", f"own:{place}", "--data-limit", "0.0000001", "--out", "o", *SMALL)
     assert code == 2 and str(place) in err and "raise --data-limit" in err and err.count("\n") == 1
     words = ["run", f"own:{place}", "--data-limit", "0.1", "--out", "o", *SMALL]
     assert program(*words[:-1], "--batch", "4", "--quiet")[0] == 0
     code, _, err = program("run", "split-mnist", "--data-limit", "2", "--out", "p", *SMALL)
-    assert code == 2 and "data_limit is for own:PATH and text:PATH" in err
+    assert code == 2 and "--stream.data-limit" in err
 
 
 def test_texts_are_bounded_too():
@@ -144,7 +145,7 @@ def test_texts_are_bounded_too():
         "\n".join(json.dumps({"text": "good", "label": n % 2}) for n in range(50))
     )
     with pytest.raises(ValueError, match=r"texts.jsonl holds more than .* GB once it is unpacked"):
-        streams.text_lines("texts.jsonl", model="tiny", largest=1000)
+        streams.text_lines("texts.jsonl", model="tiny", data_limit=1000 / 2**30)
 
 
 @pytest.mark.parametrize("kind", [np.uint8, np.float32])
@@ -372,7 +373,7 @@ class Sends:
     [(signal.SIGHUP, 1, 75), (signal.SIGINT, 3, 130), (signal.SIGTERM, 2, 75)],
 )
 def test_a_closed_terminal_and_quick_ctrl_cs_save(program, monkeypatch, number, times, expected):
-    Specification("own:data", **ASKED).save(Path("run.toml"))
+    specified("own:data", **ASKED).save(Path("run.toml"))
     with monkeypatch.context() as patched:
         patched.setattr("gateon.cli.show.progress", lambda quiet: Sends(number, times))
         code, out, err = program("run", "run.toml", "--out", "o", "--quiet")
@@ -387,7 +388,7 @@ def test_a_closed_terminal_and_quick_ctrl_cs_save(program, monkeypatch, number, 
 def test_whoever_asked_for_no_hangup_has_none(program, monkeypatch):
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does
     try:
-        Specification("own:data", **ASKED).save(Path("run.toml"))
+        specified("own:data", **ASKED).save(Path("run.toml"))
         monkeypatch.setattr("gateon.cli.show.progress", lambda quiet: Sends(signal.SIGHUP))
         assert program("run", "run.toml", "--out", "o", "--quiet")[0] == 0
     finally:
@@ -418,7 +419,7 @@ def test_ctrl_c_while_it_is_imported_is_quiet():
 
 
 def test_three_quick_ctrl_cs_lose_nothing():
-    Specification("own:data", **ASKED | {"steps": 100_000}).save(Path("long.toml"))
+    specified("own:data", **ASKED | {"steps": 100_000}).save(Path("long.toml"))
     process = started("run", "long.toml", "--out", "o", "--quiet")
     while not Path("o/.lock").exists() or not Path("o/.lock").read_text():
         assert process.poll() is None
@@ -444,7 +445,7 @@ def under_way(out):
 
 
 def test_three_hangups_lose_nothing(alarm):
-    Specification("own:data", **ASKED | {"steps": 100_000}).save(Path("long.toml"))
+    specified("own:data", **ASKED | {"steps": 100_000}).save(Path("long.toml"))
     process = started("run", "long.toml", "--out", "o", "--quiet")
     under_way("o")
     while process.poll() is None:
@@ -462,7 +463,7 @@ def test_three_hangups_lose_nothing(alarm):
 def test_a_terminal_that_is_closed_under_the_progress_bar_saves(alarm, terminal):
     import pty
 
-    Specification("own:data", **ASKED | {"steps": 100_000}).save(Path("long.toml"))
+    specified("own:data", **ASKED | {"steps": 100_000}).save(Path("long.toml"))
     ours, theirs = pty.openpty()
     program = "import os, fcntl, termios, sys; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execv(sys.executable, sys.argv[1:])"
     words = [sys.executable, "-m", "gateon.cli", "run", "long.toml", "--out", "o"]
@@ -602,32 +603,32 @@ def test_a_record_with_odd_times_is_one_sentence(program, seconds, command):
     [
         (
             ["--hidden", "1000000000"],
-            r"A mlp of such a size \(hidden 1000000000\) needs at least .* GB, and .* GB are free: choose a",
+            r"A network mlp of this size \(hidden 1000000000\) needs at least .* GB, and .* GB are free: choose a",
         ),
         (
             ["--hidden", "1000000000", "1000000000", "1000000000"],
-            r"A mlp of such a size .* GB are free: choose a smaller one",
+            r"A network mlp of this size .* GB are free: choose a smaller one",
         ),
         (
             ["--hidden", "1000000000", "--method", "zoo"],
-            r"A mlp of such a size \(hidden 1000000000\) needs at least .* GB",
+            r"A network mlp of this size \(hidden 1000000000\) needs at least .* GB",
         ),
-        (["--threads", "1000000"], "threads must be at most 1024, not 1000000"),
+        (["--threads", "1000000"], "--training.threads must be at most 1024, got 1000000"),
         (
             ["--seed", str(1 << 64)],
-            "seed must be at most 9223372036854775807, not 18446744073709551616",
+            "--seed must be at most 9223372036854775807, got 18446744073709551616",
         ),
         (["--seed", str(10**40)], "seed must be at most 9223372036854775807"),
         (["--steps", str(10**30)], "steps must be at most 1000000000"),
-        (["--tasks", str(10**12)], "tasks must be at most 1000000"),
-        (["--hidden", str(10**21)], "hidden must be at most 1000000000 for every hidden layer"),
+        (["--stream.repeats", str(10**12)], "--stream.repeats must be at most 1000000, got 1"),
+        (["--hidden", str(10**21)], "hidden must be at most 1000000000"),
         (
             ["--hidden", "4", str(10**21), "--method", "isolated"],
-            "hidden must be at most 1000000000 for every hidden layer",
+            "hidden must be at most 1000000000",
         ),
         (
-            ["--channels", str(10**21), "--network", "cnn"],
-            "channels must be at most 1000000000 for every convolution",
+            ["--network.channels", str(10**21), "--network", "cnn"],
+            "channels must be at most 1000000000",
         ),
     ],
 )
@@ -647,29 +648,32 @@ def test_options_beyond_all_measure_are_one_sentence(program, words, sentence):
     [
         (
             ["reproduce", "table-1", "--threads", "1000000"],
-            "threads must be at most 1024, not 1000000",
+            "--threads must be at most 1024, got 1000000",
         ),
         (
             ["reproduce", "table-1", "--threads", "0"],
-            "threads is a whole number of at least 1, not 0",
+            "--threads must be at least 1, got 0",
         ),
         (
             ["reproduce", "table-1", "--seeds", str(10**20), "--plan"],
-            f"seeds must be at most 10000, not {10**20}",
+            f"--seeds must be at most 10000, got {10**20}",
         ),
         (
             ["reproduce", "table-1", "--seeds", str(10**20)],
-            f"seeds must be at most 10000, not {10**20}",
+            f"--seeds must be at most 10000, got {10**20}",
         ),
         (
             ["reproduce", "table-1", "--seeds", "0", "--plan"],
-            "seeds is a whole number of at least 1, not 0",
+            "--seeds must be at least 1, got 0",
         ),
         (
             ["compare", "own:data", "--seeds", str(10**12), "--methods", "finetune", *SMALL],
-            f"seeds must be at most 10000, not {10**12}",
+            f"--seeds must be at most 10000, got {10**12}",
         ),
-        (["run", "huge.toml", "--out", "o", *SMALL], "lr is a finite number, not 1000"),
+        (
+            ["run", "huge.toml", "--out", "o", *SMALL],
+            "--training.lr must be a finite number, got 1000",
+        ),
     ],
 )
 def test_numbers_of_seeds_and_threads_are_bounded(program, alarm, words, sentence):
@@ -716,7 +720,8 @@ def test_a_bad_header_of_an_array_is_one_line(program):
 
 @pytest.mark.parametrize("method", ["finetune", "n-gateon", "isolated", "zoo"])
 def test_an_empty_batch_is_called_empty(method):
-    asked = Specification("own:data", **ASKED | {"density": None}, method=method)
+    sizes = {name: value for name, value in ASKED.items() if name != "density"}
+    asked = specified("own:data", **sizes, method=method)
     learner = asked.make_learner(asked.make_stream())
     with pytest.raises(ValueError, match="The batch is empty"):
         learner.observe(torch.zeros(0, 4), torch.zeros(0, dtype=torch.long), context=0)

@@ -124,7 +124,7 @@ def test_an_enormous_picture_is_one_sentence_and_no_warning(tmp_path, monkeypatc
             Image.new("L", (8, 8)).save(tmp_path / "task" / kind / f"{n}.png")
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 50)  # Pillow warns above it, refuses twice that
     with pytest.raises(ValueError, match=r"task holds more than .* once it is unpacked"):
-        streams.own(tmp_path, largest=100)
+        streams.own(tmp_path, data_limit=100 / 2**30)
     assert not recwarn.list
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 20)
     with pytest.raises(ValueError, match=r"0.png cannot be read as an image"):

@@ -19,6 +19,7 @@ from gateon.runs.record import Record
 from gateon.runs.run import Interrupted, Quiet, run
 from gateon.runs.specification import Specification
 from gateon.storage import checkpoint
+from specified import specified
 
 SAMPLES = Path(__file__).parent.parent / "samples"
 ASKED = {"hidden": (4,), "steps": 4, "batch": 10, "threads": 1, "density": 0.75}
@@ -59,7 +60,7 @@ class Stop(Quiet):
 
 
 def asked(**options):
-    return Specification("own:data", **ASKED | options)
+    return specified("own:data", **ASKED | options)
 
 
 def words(out, **options):
@@ -114,7 +115,7 @@ def test_what_cannot_be_resumed_is_one_sentence(program):
         run(stream, learner, "mine", steps=4, batch=10, progress=Stop(signal.SIGINT))
     code, _, err = program("resume", "mine")
     assert code == 2 and err.startswith(
-        "gateon: mine holds a run that gateon run did not start (There is no option 'loss'"
+        "gateon: mine holds a run that gateon run did not start (There is no option 'model'"
     )
     assert err.endswith("): run the program that started it again.\n")
     checkpoint.save({"step": 1}, Path("empty/checkpoint-0000-000001.safetensors"))
@@ -245,8 +246,17 @@ def test_an_option_that_came_later_counts_with_its_default(monkeypatch):
     out = Path("o")
     run_specification(asked(), out)
     content = json.loads((out / "record.json").read_text())
-    del content["specification"]["seed"], content["specification"]["evaluate"]
+    del content["specification"]["seed"], content["specification"]["measuring"]["evaluate"]
     (out / "record.json").write_text(json.dumps(content))
     assert run_specification(asked(), out).accuracy
     with pytest.raises(ValueError, match="holds another run, with seed 0 and not 1"):
         run_specification(asked(seed=1), out)
+
+
+def test_a_run_of_other_numerics_is_another_run(monkeypatch):
+    run_specification(asked(), Path("o"))
+    before = Path("o/record.json").read_bytes()
+    monkeypatch.setattr("gateon.runs.run.NUMERICS", 2)
+    with pytest.raises(ValueError, match="numerics version 1, and this gateon has 2"):
+        run_specification(asked(), Path("o"))
+    assert Path("o/record.json").read_bytes() == before

@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
+from gateon.methods.named import ABOUT
 
-from gateon.methods.names import ABOUT
 from gateon.reproduce import JOBS, Row, Scale, cells, read, reproduce
 from gateon.reproduce.chosen import CHOSEN
 from gateon.reproduce.comparison_jobs import KIN, OTHERS

@@ -58,7 +58,11 @@ def test_a_task_depends_on_its_seed_and_number_and_on_nothing_else(name, digits)
 @pytest.mark.parametrize("name", IMAGES)
 def test_settings_make_the_stream_again(name, digits):
     options = (
-        {"step": 7} if name == "rotated-mnist" else {"digits": 3} if name == "split-mnist" else {}
+        {"step": 7}
+        if name == "rotated-mnist"
+        else {"classes_per_task": 3}
+        if name == "split-mnist"
+        else {}
     )
     stream = streams.open(name, tasks=3, seed=2, validation=100, data=digits, **options)
     again = streams.remake(json.loads(json.dumps(stream.settings)))
@@ -166,7 +170,7 @@ def test_split_goes_on_past_the_last_digit_and_in_order(digits):
         "digits 6 7",
         "digits 8 9",
     ]
-    assert streams.split_mnist(tasks=2, digits=5, data=digits).classes == 5
+    assert streams.split_mnist(tasks=2, classes_per_task=5, data=digits).classes == 5
 
 
 def test_tasks_are_made_anew_and_never_kept(digits):
@@ -219,8 +223,12 @@ def test_tasks_can_be_counted_from_the_end_and_not_past_it(digits):
         ("rotated-mnist", {"step": float("nan")}, "step must be a number of degrees"),
         ("rotated-mnist", {"angles": (0, float("inf"))}, "angles are numbers of degrees"),
         ("rotated-mnist", {"angles": (0, 10), "step": 3}, "no room for a step"),
-        ("split-mnist", {"digits": 1}, "digits must be a whole number of at least 2"),
-        ("split-mnist", {"digits": 11}, "cannot have 11 digits"),
+        (
+            "split-mnist",
+            {"classes_per_task": 1},
+            "classes_per_task must be a whole number of at least 2",
+        ),
+        ("split-mnist", {"classes_per_task": 11}, "cannot have 11 digits"),
         (
             "split-mnist",
             {"tasks": 6, "in_order": True},

@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from rich.console import Console
 
+from ..options.kinds import checked
 from ..report import terminal
 from ..report.figures import compare_figure
 from ..report.table import summarise, write_comparison
-from ..runs.compare import compare
-from ..runs.specification import check_seeds
+from ..runs.compare import Seeds, compare
 from ..storage.files import printable
 from . import show
 from .parse import JSON, Command
-from .specified import Options, short_name, with_file
+from .specified import Asked, short_name, specified
 
 __all__ = ["command", "prepare"]
 
+METHODS = "n-gateon,p-gateon,finetune"
+
 
 def command(
-    options: Options,
-    methods: str = "n-gateon,p-gateon,finetune",
+    asked: Asked,
+    methods: str = METHODS,
     seeds: int = 1,
     out: Path | None = None,
     isolated: bool = False,
@@ -32,8 +33,10 @@ def command(
 ) -> None:
     """Run several methods with several seeds, and compare them.
 
+    Options of methods hold for those that have them.
+
     Args:
-        options: what to run; --method is ignored.
+        asked: what to run.
         methods: the methods, separated by commas.
         seeds: the number of seeds, counting up from --seed.
         out: directory of the runs; runs/compare-STREAM by default. The same command continues
@@ -43,14 +46,25 @@ def command(
         as_json: print only the table, as JSON.
         quiet: show no progress.
     """
-    check_seeds(seeds)
+    checked("seeds", seeds, Seeds)
+    own = {
+        name: value
+        for name, value in asked.given.items()
+        if name.startswith("method.") and name != "method.preset"
+    }
+    common = {name: value for name, value in asked.given.items() if name not in own}
+    options = asked.start.with_options(common)
     show.about_slow_bf16(options)
-    folder = out or Path("runs") / f"compare-{short_name(options.stream)}"
-    names = [name.strip() for name in methods.split(",") if name.strip()]
-    first_asked = replace(options, method=names[0]) if names else options  # type: ignore[arg-type]
-    show.forecast_of_new(first_asked, folder, quiet)
+    folder = out or Path("runs") / f"compare-{short_name(options.stream.name)}"
+    show.forecast_of_new(options, folder, quiet)
     records = compare(
-        options, names, seeds, folder, isolated=isolated, progress=partial(show.progress, quiet)
+        options,
+        _names(methods),
+        seeds,
+        folder,
+        options=own,
+        isolated=isolated,
+        progress=partial(show.progress, quiet),
     )
     write_comparison(records, options.to_dict(), folder)
     first = {method: runs[0] for method, runs in records.items()}
@@ -68,5 +82,14 @@ def command(
 
 
 def prepare(words: list[str]) -> tuple[Command, list[str]]:
-    """A .toml file may stand in place of the stream."""
-    return with_file(command, words)
+    """Its options are those of the stream and methods among the words."""
+    given = next((n for n, word in enumerate(words[:-1]) if word == "--methods"), None)
+    equals = next((word[10:] for word in words if word.startswith("--methods=")), METHODS)
+    names = _names(equals if given is None else words[given + 1])
+    if not names:
+        raise ValueError("Name at least one method to compare.")
+    return specified(command, words, names)
+
+
+def _names(methods: str) -> list[str]:
+    return [name.strip() for name in methods.split(",") if name.strip()]

@@ -7,6 +7,7 @@ change of the options, `python -m gateon.cli.completion` writes the file again.
 from __future__ import annotations
 
 import json
+import re
 import warnings
 from dataclasses import field, make_dataclass
 from importlib import import_module
@@ -45,15 +46,40 @@ def known_options() -> dict[str, Options]:
 
 
 def options_of(name: str) -> Options:
-    """The options of a command, from the command itself."""
+    """The options of a command, from the command itself; of all streams, methods and networks."""
     module = import_module(f".{name}", __package__)
+    if not hasattr(module, "prepare"):
+        return _parsed(module.command)
+    found: Options = {}
+    for words in _choices("--methods" if name == "compare" else "--method"):
+        found |= _parsed(module.prepare(words)[0])
+    return found
+
+
+def _choices(method: str) -> list[list[str]]:
+    """Words of commands that together have every option."""
+    from ..methods.registry import METHODS, needs
+    from ..streams.registry import FROM_FILES, STREAMS
+
+    one = next(iter(STREAMS))
+    return [
+        *([stream] for stream in STREAMS),
+        *([f"{kind}:."] for kind in FROM_FILES),
+        *(["asc" if "language" in needs(name) else one, method, name] for name in METHODS),
+        *([one, "--network", kind] for kind in ("cnn", "wide-resnet")),
+        [one, "--contexts", "inferred"],
+    ]
+
+
+def _parsed(command: Command) -> Options:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
-        parser = tyro.extras.get_parser(module.command, config=STYLE, registry=KINDS)
+        parser = tyro.extras.get_parser(command, config=STYLE, registry=KINDS)
     return {
-        action.option_strings[-1]: None if action.nargs == 0 else sorted(action.choices or ())
+        option: None if action.nargs == 0 else sorted(action.choices or ())
         for action in parser._actions
-        if action.option_strings and action.dest != "help"
+        if action.dest != "help"
+        for option in action.option_strings
     }
 
 
@@ -61,12 +87,13 @@ def _with_options(about: str, options: Options) -> Command:
     """A command that has these options and is only ever completed."""
     fields: list[Any] = []
     for option, choices in options.items():
-        name = option.removeprefix("--").replace("-", "_")
+        name = option.removeprefix("--")
         kind: Any = bool if choices is None else Literal[tuple(choices)] if choices else str
         default = False if choices is None else choices[0] if choices else ""
         # Without a help text tyro searches the source for one, option by option.
-        told = tyro.conf.arg(help=name.replace("_", " "))
-        fields.append((name, Annotated[kind, told], field(default=default)))
+        told = tyro.conf.arg(name=name, help=name.replace("-", " "))
+        place = re.sub("[-.]", "_", f"option {name}".replace(" ", "_"))
+        fields.append((place, Annotated[kind, told], field(default=default)))
     stub = make_dataclass("Completed", fields)
     stub.__doc__ = about
     return cast(Command, stub)

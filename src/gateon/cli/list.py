@@ -8,15 +8,18 @@ from typing import Literal
 from rich.console import Console
 from rich.table import Table
 
-from ..methods import names as methods
-from ..streams import names as streams
+from ..methods.registry import METHODS, PRESETS
+from ..streams.registry import FROM_FILES, STREAMS
 
 __all__ = ["command"]
 
 TABLES: dict[str, Mapping[str, str]] = {
-    "streams": streams.ABOUT,
-    "methods": {str(name): about for name, about in methods.ABOUT.items()},
-    "presets": methods.PRESETS,
+    "streams": {
+        **{name: entry.about for name, entry in STREAMS.items()},
+        **{f"{kind}:PATH": entry.about for kind, entry in FROM_FILES.items()},
+    },
+    "methods": {name: entry.about for name, entry in METHODS.items()},
+    "presets": PRESETS,
 }
 
 

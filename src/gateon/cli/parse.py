@@ -20,7 +20,7 @@ __all__ = ["JSON", "Command", "parse"]
 
 Command = Callable[..., None]
 JSON = Annotated[bool, tyro.conf.arg(name="json")]
-STYLE = (tyro.conf.PositionalRequiredArgs, tyro.conf.FlagCreatePairsOff, tyro.conf.OmitArgPrefixes)
+STYLE = (tyro.conf.PositionalRequiredArgs, tyro.conf.FlagCreatePairsOff)
 ABOUT = (
     "Continual learning without replay: learn task after task, and keep what was learned.\n\n"
     "Start with: gateon compare permuted-mnist --tasks 5 --methods n-gateon,finetune"

@@ -12,8 +12,11 @@ import torch
 import tyro
 
 from .. import reproduce as reproduction
+from ..learners.section import Training
+from ..options.declared import declared
+from ..options.kinds import checked
 from ..runs.forecast import forecast
-from ..runs.specification import Specification, check_threads
+from ..runs.specification import Specification
 from ..storage.files import printable
 from . import show
 
@@ -62,7 +65,7 @@ def command(
             memory from two steps, and run nothing.
         quiet: show no progress.
     """
-    check_threads(threads)
+    checked("threads", threads, declared(Training)["threads"].kind)
     if threads is not None:
         torch.set_num_threads(threads)
     if name == "docs":
@@ -100,9 +103,9 @@ def _show_plan(job: str, runs: Runs) -> None:
 def _show_first_forecast(runs: Runs, scale: str, quiet: bool) -> None:
     """At the paper's scale, where it matters: forecast the first run that is not finished."""
     asked = next((one for _, one, finished in runs if not finished), None)
-    if scale != "paper" or asked is None or asked.chosen_network() == "mlp":
+    if scale != "paper" or asked is None or asked.network.kind == "mlp":
         return
-    about = f"{asked.method} on {asked.stream}"
+    about = f"{asked.method.name} on {asked.stream.name}"
     if not quiet:
         print(f"{about}: trying two steps to forecast memory and time.", file=sys.stderr)
     found = forecast(asked, asked.make_stream())

@@ -28,7 +28,7 @@ def command(
     """
     held = held_specification(directory)
     try:
-        options = Specification.from_dict(held)
+        options = Specification.from_options(held)
     except ValueError as reason:
         told = str(reason).rstrip(".")
         raise ValueError(
@@ -42,4 +42,4 @@ def command(
         if finished.exists()
         else run_specification(options, directory, progress=show.progress(quiet))
     )
-    show.record(record, options.method, directory, as_json, quiet)
+    show.record(record, options.method.name, directory, as_json, quiet)

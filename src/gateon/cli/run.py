@@ -7,13 +7,13 @@ from pathlib import Path
 from ..runs.compare import run_specification
 from . import show
 from .parse import JSON, Command
-from .specified import Options, short_name, with_file
+from .specified import Asked, short_name, specified
 
 __all__ = ["command", "prepare"]
 
 
 def command(
-    options: Options,
+    asked: Asked,
     out: Path | None = None,
     isolated: bool = False,
     save_spec: Path | None = None,
@@ -24,11 +24,11 @@ def command(
 
     STREAM is permuted-mnist, rotated-mnist, shuffled-mnist, split-mnist, split-cifar10,
     split-cifar100, asc, dsc, news20, own:PATH for your own data, text:PATH for your own texts, or
-    a .toml file with all options. Options given here override those of the file. Streams of texts
-    start from the usual settings for fine-tuning a language model.
+    a .toml file with options, which those given here override. The options below are those of the
+    stream and method that are named: gateon run asc --method ewc --help shows others.
 
     Args:
-        options: what to run.
+        asked: what to run.
         out: directory of the run; runs/STREAM-METHOD-SEED by default. The same command continues
             an unfinished run.
         isolated: also train a separate network on each task, once, for the accuracy deviation.
@@ -36,16 +36,18 @@ def command(
         as_json: print only the record's summary, as JSON.
         quiet: show no progress.
     """
+    options = asked.specification()
     if save_spec is not None:
         options.save(save_spec)
         return
     show.about_slow_bf16(options)
-    folder = out or Path("runs") / f"{short_name(options.stream)}-{options.method}-{options.seed}"
+    method = options.method.name
+    folder = out or Path("runs") / f"{short_name(options.stream.name)}-{method}-{options.seed}"
     show.forecast_of_new(options, folder, quiet)
     record = run_specification(options, folder, isolated=isolated, progress=show.progress(quiet))
-    show.record(record, options.method, folder, as_json, quiet)
+    show.record(record, method, folder, as_json, quiet)
 
 
 def prepare(words: list[str]) -> tuple[Command, list[str]]:
-    """A .toml file may stand in place of the stream."""
-    return with_file(command, words)
+    """Its options are those of the stream and method among the words."""
+    return specified(command, words)

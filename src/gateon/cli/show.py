@@ -12,6 +12,7 @@ from rich.console import Console
 from ..report import terminal
 from ..report.table import summarise
 from ..runs.forecast import forecast
+from ..runs.identity import NUMERICS
 from ..runs.progress import Progress
 from ..runs.record import Record
 from ..runs.specification import Specification
@@ -28,6 +29,12 @@ def progress(quiet: bool) -> Progress | None:
 def record(found: Record, method: str, folder: Path, as_json: bool, quiet: bool) -> None:
     """The record of one run: the accuracy matrix and the summary, or the summary as JSON."""
     about_data(found, quiet)
+    if found.is_old:
+        print(
+            f"This record has numerics version {found.numerics}, and this gateon {NUMERICS}: "
+            "do not compare it with new ones.",
+            file=sys.stderr,
+        )
     if as_json:
         print(json.dumps(found.summary))
         return
@@ -48,7 +55,8 @@ def about_data(found: Record, quiet: bool) -> None:
 def about_slow_bf16(options: Specification) -> None:
     """Warn if bf16 would be slower than float32."""
     supported = getattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: False)
-    if options.precision == "bf16" and options.device == "cpu" and not supported():
+    training = options.training
+    if training.precision == "bf16" and training.device == "cpu" and not supported():
         print(
             "This processor has no bf16 instructions: float32 is many times faster on it.",
             file=sys.stderr,
@@ -57,7 +65,7 @@ def about_slow_bf16(options: Specification) -> None:
 
 def forecast_of_new(options: Specification, folder: Path, quiet: bool) -> None:
     """Check that a step fits into memory and forecast the time, unless the network is an mlp."""
-    if options.chosen_network() != "mlp" and not folder.exists():
+    if options.network.kind != "mlp" and not folder.exists():
         found = forecast(options, options.make_stream())
         if not quiet:
             print(found, file=sys.stderr)

@@ -41,7 +41,7 @@ class Isolated:
         self._learner = make()
         self.context: int | None = None
         self._coming: Outline | None = None
-        self.description = self._learner.description | {"method": "Isolated()"}
+        self.description = self._learner.description | {"method": {"kind": "Isolated"}}
 
     @property
     def model(self) -> nn.Module:

@@ -30,6 +30,7 @@ from ..storage.states import (
     optimizer_like,
     schedule_like,
 )
+from .description import settings_of
 from .protocol import check_finite, described
 from .training import tell
 
@@ -136,11 +137,11 @@ class Lamol:
         self._new_optimizer, self._new_schedule = optimizer, schedule
         asked = {"samples": samples, "classes": classes, "share": share, "lm": lm}
         asked |= {"top_k": top_k, "clip": clip, "seed": seed}
-        settings = ", ".join(f"{name}={value}" for name, value in asked.items())
-        words = repr(model)  # before signs are added
+        settings = {"kind": "Lamol", **asked}
+        made_of = settings_of(model)  # before signs are added
         self._add_tasks(1)
         loss = "L_QA + lm L_LM"
-        self.description = described(words, f"Lamol({settings})", schedule, loss, self.optimizer)
+        self.description = described(made_of, settings, schedule, loss, self.optimizer)
 
     @property
     def pseudo(self) -> list[tuple[int, Tensor]]:

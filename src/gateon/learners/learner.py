@@ -27,6 +27,7 @@ from ..methods.shared.calls import logits, moved
 from ..storage.states import Inputs, check_fits
 from ..subnetwork.cut import cut_for
 from ..subnetwork.part import Part, leaves_idle_alone, take_part
+from .description import settings_of
 from .protocol import check_finite, described
 from .state import learner_like
 from .training import tell
@@ -100,7 +101,7 @@ class Learner:
         self.context: int | None = None
         self._whole, self._method = model, method or Finetune()
         self._new_optimizer, self._new_schedule = optimizer, schedule
-        made_of = repr(model), repr(self._method)  # before the method changes them
+        made_of = settings_of(model), settings_of(self._method)  # before the method changes them
         self._adopt = self._method.prepare(model)
         self._served = self._method.served = object()
         self._check_inferable()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
@@ -14,6 +13,7 @@ from ..detection.detector import ContextDetector
 from ..detection.infer import Observation
 from ..methods.base import Outline
 from ..storage.states import Inputs
+from .description import settings_of
 
 __all__ = ["AnyLearner", "check_finite", "described"]
 
@@ -42,8 +42,8 @@ class AnyLearner(Protocol):
         """What infers contexts; None if `observe` is told them."""
 
     @property
-    def description(self) -> Mapping[str, str]:
-        """What it is made of, in words that are the same in every process."""
+    def description(self) -> Mapping[str, Any]:
+        """What it is made of, as JSON-able settings."""
 
     @property
     def model(self) -> nn.Module:
@@ -82,27 +82,23 @@ def check_finite(loss: float, step: int, context: int | None, restore: Callable[
 
 
 def described(
-    model: nn.Module | str,
+    model: Any,
     method: Any,
     schedule: Any,
     loss: Any,
-    optimizer: Optimizer | str,
+    optimizer: Optimizer,
     others: Mapping[str, Any] | None = None,
-) -> dict[str, str]:
-    """What a learner is made of, in words that are the same in every process.
+) -> dict[str, Any]:
+    """What a learner is made of, as JSON-able settings; see `gateon.learners.description`.
 
     Args:
-        model: its network, or what it looked like.
-        method: what is done against forgetting.
+        model: its network, or its settings.
+        method: what is done against forgetting, or its settings.
         schedule: of the learning rate.
         loss: of outputs and labels.
         optimizer: as it is built.
         others: anything else that decides how it learns.
-
-    >>> described("a network", "EWC()", None, "a loss", "Adam")["method"]
-    'EWC()'
     """
     parts = {"model": model, "method": method, "schedule": schedule, "loss": loss}
     parts |= {"precision": "float32", **(others or {}), "optimizer": optimizer}
-    words = {name: part if isinstance(part, str) else repr(part) for name, part in parts.items()}
-    return {name: re.sub(r" at 0x[0-9a-f]+", "", text) for name, text in words.items()}
+    return {name: settings_of(part) for name, part in parts.items()}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal
 
@@ -77,26 +78,19 @@ def schedule_of(kind: Kind, steps: int, warm_up: float = 0.0) -> Callable[[Optim
     return _constant if kind == "constant" and not warm_up else _Courses(kind, steps, warm_up)
 
 
+@dataclass
 class _Courses:
     """Builds the course of one task after another."""
 
-    def __init__(self, kind: Kind, steps: int, warm_up: float) -> None:
-        self.kind, self.steps, self.warm_up = kind, steps, warm_up
+    kind: Kind
+    steps: int
+    warm_up: float
 
     def expect(self, outline: Outline) -> None:
         self.steps = outline.steps
 
     def __call__(self, optimizer: Optimizer) -> LRScheduler:
         return LambdaLR(optimizer, _Course(self.kind, self.steps, self.warm_up))
-
-    def __repr__(self) -> str:
-        if (
-            self.kind == "cosine" and not self.warm_up
-        ):  # as records have always called it, by which runs are found again
-            return (
-                f"functools.partial({LambdaLR!r}, lr_lambda=<function _cosine.<locals>.<lambda>>)"
-            )
-        return f"{self.kind}, warm_up={self.warm_up}"
 
 
 class _Course:
@@ -122,6 +116,7 @@ def _constant(optimizer: Optimizer) -> LRScheduler:
     return ConstantLR(optimizer, factor=1.0, total_iters=0)
 
 
+@dataclass
 class WeightedLoss:
     """Cross-entropy in which all classes of a task count alike.
 
@@ -136,9 +131,8 @@ class WeightedLoss:
     3.0
     """
 
-    def __init__(self, label_smoothing: float) -> None:
-        self.label_smoothing = label_smoothing
-        self.weight: Tensor | None = None
+    label_smoothing: float
+    weight: Tensor | None = field(default=None, init=False, repr=False, compare=False)
 
     def expect(self, outline: Outline) -> None:
         """Take the counts of the task that comes."""
@@ -152,10 +146,6 @@ class WeightedLoss:
         if weight is not None:
             weight = F.pad(weight, (0, outputs.shape[-1] - len(weight)), value=1.0).to(outputs)
         return F.cross_entropy(outputs, y, weight=weight, label_smoothing=self.label_smoothing)
-
-    def __repr__(self) -> str:
-        """The same whatever the task."""
-        return f"WeightedLoss(label_smoothing={self.label_smoothing})"
 
 
 def _twice_softmax(output: Tensor, y: Tensor) -> Tensor:

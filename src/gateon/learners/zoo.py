@@ -111,9 +111,10 @@ class Zoo:
         self._generator = torch.Generator().manual_seed(seed)
         self.stored: dict[int, tuple[Tensor, Tensor]] = {}
         self._members: list[_Member] = []
-        network, settings = self.new_network(0), f"tasks={tasks}, keep={keep}, seed={seed}"
+        network = self.new_network(0)
+        settings = {"kind": "Zoo", "tasks": tasks, "keep": keep, "seed": seed}
         self._renew_optimizer(network)
-        self.description = described(network, f"Zoo({settings})", schedule, loss, self.optimizer)
+        self.description = described(network, settings, schedule, loss, self.optimizer)
 
     @property
     def rounds(self) -> list[list[int]]:

@@ -1,7 +1,7 @@
-"""Methods of continual learning, one file each.
+"""Methods of continual learning, one file each, and their registry.
 
 Imports the rooms of the mechanism and `storage`. Names are imported when they are first used, so
-that the methods can be listed without torch.
+that the registry can be read without torch.
 """
 
 from typing import TYPE_CHECKING

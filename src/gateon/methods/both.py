@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor, nn
@@ -15,6 +16,7 @@ from .base import Adopt, Batch, Method, Narrowed, Outline
 __all__ = ["Both"]
 
 
+@dataclass
 class Both(Method):
     """Makes every call to the first method, then to the second.
 
@@ -28,11 +30,14 @@ class Both(Method):
     'xdg+finetune'
     """
 
-    def __init__(self, first: Method, second: Method) -> None:
-        self.first, self.second = first, second
-        self.name = f"{first.name}+{second.name}"
-        self.replay = first.replay or second.replay
-        self.label_at_test = first.label_at_test or second.label_at_test
+    first: Method
+    second: Method
+
+    def __post_init__(self) -> None:
+        """Be called, and need, what both are and do."""
+        self.name = f"{self.first.name}+{self.second.name}"
+        self.replay = self.first.replay or self.second.replay
+        self.label_at_test = self.first.label_at_test or self.second.label_at_test
 
     @property
     def served(self) -> object:
@@ -47,10 +52,6 @@ class Both(Method):
     def needs_ends(self) -> bool:
         """Whether one of them must be told when a task ends."""
         return self.first.needs_ends or self.second.needs_ends
-
-    def __repr__(self) -> str:
-        """The methods it is made of."""
-        return f"Both({self.first!r}, {self.second!r})"
 
     def expect(self, outline: Outline) -> None:
         """Tell both."""

@@ -35,6 +35,30 @@ class GateON(Method):
     are the preset "best" per unit.
 
     Args:
+        per: whether availability is per unit (n-GateON) or per parameter (p-GateON).
+        rate: eta_A, how fast relevance freezes: one number, one for falling and one for rising, or
+            either by pattern of site names such as first=0.04,*=0.004.
+        epsilon: relevance below it unfreezes.
+        floor: least availability.
+        relevance: how the relevance of units is measured.
+        apply: use the availability of every step, or that of the last switch.
+        scale: whether availability scales the optimizer's update or the gradient.
+        first_rate: eta_A in the first context; none for the same. Texts have twice the rate there
+            if the first task has fewer than 50 steps, as in the paper.
+        frozen: patterns of parameters that stay as they are.
+        bias_apart: whether biases have availabilities of their own.
+        density: share of units whose gate starts open: one number, or numbers by pattern of site
+            names such as group3*=0.1,*=0.5.
+        start: how gates start: random, open, or all open ones at a gain between 0 and 1.
+        width: random gates start with weights |v| uniform in [0, width].
+        power: the gain is sigma(v) ** power.
+        steepness: gains are those of steepness times a gate's weight: above 1 gates learn faster
+            than weights.
+        shared: patterns of site names such as first,group1* where gates start on the same units in
+            every context.
+        before_norm: whether gates come before norms.
+        sites: where gates go; found by themselves by default.
+        seed: of the gates.
         gating: False leaves every gate open: obstruction only.
         obstruct_head: whether output layers have availabilities too.
         rescale: divide the weights a site starts with by the square root of its density, and those

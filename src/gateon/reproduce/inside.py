@@ -33,16 +33,18 @@ def selective_units(
     learner.compact = False  # every unit is looked at in every task
     if progress is not None:
         progress.begin(
-            f"{stream.name} {learner.method.name}", [specification.steps] * len(stream), 0
+            f"{stream.name} {learner.method.name}",
+            [(specification.training.steps or 0)] * len(stream),
+            0,
         )
     activity: list[Tensor] = []
     courses: dict[str, list[Tensor]] = {"activity": [], "gain": [], "availability": []}
     seen = _watch(learner.model, activity)
     draw = np.random.default_rng(specification.seed)
     for k, task in enumerate(stream):
-        for step in range(specification.steps):
+        for step in range(specification.training.steps or 0):
             rows = torch.from_numpy(
-                draw.choice(len(task.train), specification.batch, replace=False)
+                draw.choice(len(task.train), specification.training.batch, replace=False)
             )
             activity.clear()
             loss = learner.observe(task.train.x[rows], task.train.y[rows], context=k).loss

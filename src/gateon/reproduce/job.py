@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field
 from difflib import get_close_matches
-from functools import cache
-from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal
 
-from ..methods import GateON
-from ..runs.language import is_text
+from ..methods.registry import METHODS
+from ..runs import legacy
 from ..runs.run import Progress
-from ..runs.specification import METHODS, Specification
-from ..streams import Stream, Task
+from ..runs.specification import Specification
 from .paper import Numbers
 
 __all__ = [
@@ -38,13 +33,6 @@ SCALES = {
     "cpu": "hours on two cores, full MNIST",
     "paper": "the paper's sizes and steps, for a GPU",
 }
-# options that came later: older records do not have them written out
-LATER = (
-    "steepness",
-    "shared",
-    "rescale",
-    "inherit",
-)
 PRESETS: dict[str, Fields] = {name: {"preset": name} for name in ("paper", "released", "best")}
 
 
@@ -177,7 +165,7 @@ def cells(
 
     >>> from gateon.reproduce import JOBS
     >>> cell = cells(JOBS["table-1"], "cpu", rows=["n-GateON"], columns=["best"])[0]
-    >>> cell.specification.hidden, cell.specification.steps
+    >>> cell.specification.network.hidden, cell.specification.training.steps
     ((2000, 2000), 250)
     """
     size = job.scale(scale)
@@ -266,62 +254,13 @@ def differences(job: Job, scale: str) -> list[str]:
 
 
 def settings(specification: Specification) -> dict[str, Any]:
-    """What decides a result, apart from the seed: the options that are not left at their default, and all that is made of them.
-
-    An option that is added later leaves them as they are; a preset that changes does not.
-    """
-    default = Specification(specification.stream).to_dict()
-    asked = {
-        name: value
-        for name, value in specification.to_dict().items()
-        if name != "seed" and value != default[name]
-    }
-    method, everything = _made_of(replace(specification, seed=0))
-    return (
-        {"stream": specification.stream, "hidden": list(specification.hidden)}
-        | asked
-        | {"made": method, "key": everything}
-    )
-
-
-@cache
-def _made_of(specification: Specification) -> tuple[str, str]:
-    """The method, in words, and a key to it and all else a learner is made of; read off a learner with two units a layer.
-
-    A language model is not made for it: which one is among the options, and it may not be here yet.
-    """
-    method = _plain_words(specification.make_method())
-    if is_text(specification.stream):
-        return method, _key((method, *map(_plain_words, specification.make_training())))
-    shape, classes = ((3, 32, 32), 100) if "cifar" in specification.stream else ((1, 28, 28), 10)
-    stream = Stream(specification.stream, 1, classes, shape, {}, {}, make=_no_task)
-    small = replace(
-        specification, hidden=(2,) * len(specification.hidden), epochs=None, device="cpu"
-    )
-    return method, _key(sorted(small.make_learner(stream).description.items()))
-
-
-def _key(thing: Any) -> str:
-    return sha256(_plain_words(thing).encode()).hexdigest()[:12]
-
-
-def _plain_words(thing: Any) -> str:
-    """Its repr, the same in every process, without what came later and is left at its default: so records stay as they are.
-
-    Whether an optimizer is fused decides how fast it is, not what it does.
-    """
-    later = r" at 0x[0-9a-f]+|, first_rate=None|, steepness=1\.0|, (shared|skip)=\(\)|, (rescale|inherit|encoder)=False|, fused=True"
-    return re.sub(later, "", repr(thing)).replace("fused: True", "fused: None")
-
-
-def _no_task(k: int) -> Task:
-    raise IndexError(f"There is no task {k}: this stream only has a shape.")
+    """What decides a result, apart from the seed."""
+    return {name: value for name, value in specification.to_dict().items() if name != "seed"}
 
 
 def folder_of(specification: Specification, folder: Path) -> Path:
     """Where a run is kept: whatever decides its result decides the name, so that none is out of date."""
-    key = json.dumps(settings(specification), sort_keys=True)
-    return folder / f"{sha256(key.encode()).hexdigest()[:16]}-{specification.seed}"
+    return folder / specification.key()
 
 
 def _specification(
@@ -345,32 +284,10 @@ def _specification(
     asked |= changes
     if row.times > 1 and asked.get("tasks"):
         asked["tasks"] *= row.times
-    known = {f.name for f in fields(Specification)}
+    known = {"settings", *legacy.NAMES}
     if asked.get("method") not in METHODS or not asked.keys() <= known:
         return None
-    return _settled(
-        Specification.from_dict(
-            {name: list(v) if isinstance(v, tuple) else v for name, v in asked.items()}
-        )
-    )
-
-
-def _settled(specification: Specification) -> Specification:
-    """What a preset decides, written out: then equal runs have equal specifications, whoever asks for them."""
-    method = specification.make_method()
-    if not isinstance(method, GateON):
-        return specification
-    names = {f.name for f in fields(Specification)} & {f.name for f in fields(GateON)} - {
-        "seed",
-        *LATER,
-    }
-    values = {name: getattr(method, name) for name in names}
-    plain = {
-        name: value for name, value in values.items() if isinstance(value, bool | int | float | str)
-    }
-    if isinstance(method.start, str):  # a word is the preset's; an option of that name is a number
-        plain.pop("start", None)
-    return Specification.from_dict(specification.to_dict() | plain)
+    return Specification.from_options(asked)
 
 
 def _shown(value: Any) -> str:

@@ -5,16 +5,18 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ..runs.compare import alone, learn
+from ..methods.registry import METHODS
+from ..options.kinds import checked
+from ..runs import legacy
+from ..runs.compare import Seeds, alone, learn
 from ..runs.record import Record, environment
 from ..runs.run import Progress
-from ..runs.specification import METHODS, Specification, check_seeds
+from ..runs.specification import Specification
 from ..storage.checkpoint import whole_file
 from .job import Cell, Fields, Job, Scale, cells, differences, folder_of, settings
 from .measures import INSIDE, SERIES, keep_inside, measures, reset_peak
@@ -112,7 +114,7 @@ def read(path: Path) -> dict[str, Any]:
 def _seeds(asked: int | None, usual: int) -> int:
     """How many seeds there are; more than anybody waits for are refused."""
     if asked is not None:
-        check_seeds(asked)
+        checked("seeds", asked, Seeds)
     return asked or usual
 
 
@@ -120,7 +122,7 @@ def _each(wanted: Sequence[Cell], seeds: int) -> Iterator[tuple[Cell, Specificat
     for cell in wanted:
         if cell.specification is not None:
             for seed in range(seeds):
-                yield cell, replace(cell.specification, seed=seed)
+                yield cell, cell.specification.with_options({"seed": seed})
 
 
 def _place(job: Job, specification: Specification, folder: Path) -> Path:
@@ -133,7 +135,7 @@ def _finished(job: Job, specification: Specification, folder: Path) -> bool:
     place = _place(job, specification, folder)
     if job.look is not None:
         return (place / "found.json").exists()
-    by_itself = "accuracy_deviation" not in job.measures or specification.method == "isolated"
+    by_itself = "accuracy_deviation" not in job.measures or specification.method.name == "isolated"
     return _is_whole(place) and (by_itself or (place / "alone.json").exists())
 
 
@@ -156,7 +158,7 @@ def _run(
         return
     if not _is_whole(place):
         _learn(specification, place, progress)
-    if "accuracy_deviation" in job.measures and specification.method != "isolated":
+    if "accuracy_deviation" in job.measures and specification.method.name != "isolated":
         plain = isolated_of(specification, size)
         own = folder_of(plain, folder)
         if not _is_whole(own):
@@ -174,11 +176,15 @@ def isolated_of(specification: Specification, size: Scale) -> Specification:
     As `compare.isolated_record` has it, but kept where a row of isolated networks finds it: they
     take long.
     """
-    plain = replace(alone(specification), **size.plain)
+    plain = alone(specification).with_options(
+        {legacy.NAMES[name]: value for name, value in size.plain.items()}
+    )
     return (
         plain
         if size.alone is None
-        else replace(plain, tasks=min(size.alone, specification.tasks or size.alone))
+        else plain.with_options(
+            {"stream.tasks": min(size.alone, specification.get("stream.tasks") or size.alone)}
+        )
     )
 
 
@@ -251,7 +257,7 @@ def _entry(job: Job, cell: Cell, folder: Path) -> Entry | None:
     if cell.specification is None:
         return None
     finished: list[Path] = []
-    while _finished(job, one := replace(cell.specification, seed=len(finished)), folder):
+    while _finished(job, one := cell.specification.with_options({"seed": len(finished)}), folder):
         finished.append(_place(job, one, folder))
     if not finished:
         return None
@@ -339,7 +345,8 @@ def _described(cell: Cell) -> Entry:
         "stream": cell.stream,
         "settings": settings(cell.specification),
         "replay": method.replay,
-        "heads": cell.specification.heads == "per-task" or cell.specification.method == "isolated",
+        "heads": cell.specification.network.heads == "per-task"
+        or cell.specification.method.name == "isolated",
         "label_at_test": cell.specification.needs_label(),
     }
 

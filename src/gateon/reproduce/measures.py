@@ -16,10 +16,11 @@ from torch import Tensor
 
 from ..gating.gates import gates_of
 from ..learners.learner import Learner
+from ..learners.protocol import AnyLearner
 from ..learners.zoo import Zoo
 from ..runs import metrics
 from ..runs.record import Record
-from ..runs.run import AnyLearner
+from ..runs.specification import Specification
 from ..runs.switches import compared
 from ..storage.checkpoint import whole_file
 from ..streams import Stream
@@ -89,7 +90,7 @@ def measures(
 
 def _detected(record: Record) -> dict[str, float]:
     """How well inferred contexts followed the tasks."""
-    if record.specification.get("contexts") != "inferred":
+    if Specification.from_options(record.specification).detector.contexts != "inferred":
         return {}
     found = compared(record.identities, record.contexts, record.switches)
     measured = {

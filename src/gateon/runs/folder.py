@@ -1,4 +1,4 @@
-"""The directory of a run, which holds exactly one: its checkpoints and its record."""
+"""The directory of a run: its checkpoints and its record. A directory holds exactly one run."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import Any
 from ..storage import checkpoint
 from ..storage.files import CheckpointWarning
 from .record import Record
+from .specification import Specification
 
 __all__ = [
     "CheckpointWarning",
@@ -101,13 +102,13 @@ def keep_only(folder: Path, kept: Collection[Path]) -> None:
             path.unlink(missing_ok=True)
 
 
-def finished_run(folder: Path, asked: Record, defaults: Mapping[str, Any]) -> Record | None:
+def finished_run(folder: Path, asked: Record) -> Record | None:
     """The record in the directory, if there is one; that of another run is an error."""
     path = folder / "record.json"
     if not path.exists():
         return None
     record = Record.load(path)
-    check_same(record.specification, record.data, asked, path, defaults)
+    check_same(record.specification, record.data, record.numerics, asked, path)
     return record
 
 
@@ -133,23 +134,25 @@ def held_specification(folder: Path) -> dict[str, Any]:
 def check_same(
     specification: Mapping[str, Any],
     data: Mapping[str, Any],
+    numerics: int,
     asked: Record,
     path: Path,
-    defaults: Mapping[str, Any],
 ) -> None:
-    """Check that the run found is the one asked for, on the same data.
+    """Refuse a directory that holds another run than the one asked for.
 
-    Files may have changed, and a stand-in may have given way to the real data.
+    The data must be the same too: files may change, and stand-ins make room for the real ones.
 
-    An older run did not know the options there are by now: it had their defaults.
+    Args:
+        specification, data, numerics: of the run that was found.
+        asked: a record of the run asked for.
+        path: where it was found.
     """
-    wanted, held = asked.specification, {**defaults, **specification}
-    differs = next(
-        (key for key in {**wanted, **held} if _plain(held.get(key)) != _plain(wanted.get(key))),
-        None,
-    )
+    wanted, held = _comparable(asked.specification), _comparable(specification)
+    differs = next((key for key in {**wanted, **held} if held.get(key) != wanted.get(key)), None)
     if differs is not None:
         other = f"another run, with {differs} {held.get(differs)!r} and not {wanted.get(differs)!r}"
+    elif numerics != asked.numerics:
+        other = f"a run of numerics version {numerics}, and this gateon has {asked.numerics}"
     elif _plain(data.get("sha256")) != _plain(asked.data.get("sha256")):
         other = f"a run on other data, {data.get('name')} from {data.get('from')}"
     else:
@@ -157,6 +160,17 @@ def check_same(
     raise ValueError(
         f"{path.parent} holds {other}: choose another output directory; nothing was changed."
     )
+
+
+def _comparable(specification: Mapping[str, Any]) -> dict[str, Any]:
+    """Every option by its dotted name: older specifications lack options, or call them otherwise.
+
+    A run that was begun from Python has settings of its own, which stay as they are.
+    """
+    try:
+        return Specification.from_options(specification).flat()
+    except ValueError:
+        return {str(key): _plain(value) for key, value in specification.items()}
 
 
 def _plain(value: Any) -> Any:

@@ -1,10 +1,10 @@
-"""What a run will take, found before it begins: the memory of a step from a few samples, its time from a trial."""
+"""Forecast the memory and time of a run from a few samples and two trial steps."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -21,7 +21,7 @@ __all__ = ["Forecast", "activity_bytes", "forecast", "free_bytes"]
 
 @dataclass(frozen=True)
 class Forecast:
-    """Bytes and seconds of one step, and seconds of training in all; measuring tasks comes on top."""
+    """Bytes and seconds of one step, and seconds of all training; measuring comes on top."""
 
     step_bytes: int
     step_seconds: float
@@ -42,33 +42,39 @@ class Forecast:
             if self.step_bytes >= 1e9
             else f"{self.step_bytes / 1e6:.0f} MB"
         )
-        return f"A step takes about {self.step_seconds:.2g} seconds and {size} here: projected {whole} of training."
+        return (
+            f"A step takes about {self.step_seconds:.2g} seconds and {size} here: "
+            f"projected {whole} of training."
+        )
 
 
 def forecast(specification: Specification, stream: Stream) -> Forecast:
-    """Try two steps of a learner that is thrown away; a step that would not fit into the free memory is refused before it is tried.
+    """Try two steps of a throwaway learner; refuse one that would not fit into memory.
 
-    >>> asked = Specification("split-mnist", network="cnn", channels=(4,), hidden=(8,), steps=10, batch=20, data="mnist-5k")
+    >>> sizes = {"network.kind": "cnn", "network.channels": (4,), "network.hidden": (8,)}
+    >>> asked = Specification.from_options(
+    ...     {"stream.name": "split-mnist", "stream.data": "mnist-5k", "training.batch": 20, **sizes}
+    ... )
     >>> str(forecast(asked, asked.make_stream())).startswith("A step takes about ")
     True
     """
-    learner = replace(specification, contexts="known", threshold=None, window=None).make_learner(
-        stream
-    )
-    train, batch = stream.split(0, "train"), specification.batch
+    learner = specification.with_options({"detector.contexts": "known"}).make_learner(stream)
+    training, train = specification.training, stream.split(0, "train")
+    batch = training.batch
     parameters = sum(p.numel() * p.element_size() for p in learner.model.parameters())
     # Values, gradients, at most two moments, what obstruction remembers; per parameter also two
     # availabilities.
-    copies = 7 if specification.method == "p-gateon" else 5
+    copies = 7 if specification.method.name == "p-gateon" else 5
     largest, usual = _typical(train, batch)
     network, at_once = (
         (learner.new_network(), learner.tasks) if isinstance(learner, Zoo) else (learner.model, 1)
     )
     needed = copies * parameters + at_once * batch * activity_bytes(network, train.x[largest])
-    free = free_bytes(specification.device)
+    free = free_bytes(training.device)
     if free is not None and needed > free:
         raise ValueError(
-            f"A step of {batch} samples needs about {needed / 1e9:.1f} GB, and {free / 1e9:.1f} GB are free: "
+            f"A step of {batch} samples needs about {needed / 1e9:.1f} GB, "
+            f"and {free / 1e9:.1f} GB are free: "
             "choose a smaller batch or a smaller network."
         )
     seconds = 0.0
@@ -79,12 +85,12 @@ def forecast(specification: Specification, stream: Stream) -> Forecast:
     return Forecast(
         needed,
         seconds,
-        seconds * sum(steps_of(stream, batch, specification.steps, specification.epochs)),
+        seconds * sum(steps_of(stream, batch, training.steps or 0, training.epochs)),
     )
 
 
 def _typical(train: Split, batch: int) -> tuple[Tensor, Tensor]:
-    """Rows of four samples that need most memory, and of a batch that takes the usual time: of texts by their lengths."""
+    """Rows of the four samples that need most memory, and of a batch of typical length."""
     if train.lengths is None:
         # whether that is enough is for the run to say
         return torch.arange(4) % len(train), torch.arange(min(batch, len(train)))
@@ -93,7 +99,7 @@ def _typical(train: Split, batch: int) -> tuple[Tensor, Tensor]:
 
 
 def activity_bytes(model: nn.Module, x: Tensor) -> int:
-    """Bytes that a sample adds to a training step: what the backward pass keeps, and the largest of it ten times over.
+    """Bytes that a sample adds to a step: what the backward pass keeps, its largest ten times over.
 
     The ten stand for gradients on their way and for the copies convolutions make of their inputs;
     measured, not derived.
@@ -111,7 +117,7 @@ def activity_bytes(model: nn.Module, x: Tensor) -> int:
 
 
 def _kept(model: nn.Module, x: Tensor) -> Iterable[int]:
-    """Sizes of the tensors that a forward pass keeps for the backward pass, each once, but for parameters."""
+    """Sizes of the tensors kept for the backward pass, each once, without parameters."""
     sizes: dict[int, int] = {p.untyped_storage().data_ptr(): 0 for p in model.parameters()}
 
     def keep(tensor: Tensor) -> Tensor:

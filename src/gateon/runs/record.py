@@ -6,7 +6,6 @@ import json
 import math
 import os
 import platform
-import subprocess
 from collections.abc import Collection
 from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, datetime
@@ -21,10 +20,12 @@ import torch
 from ..storage.checkpoint import whole_file
 from ..storage.files import content_of
 from . import metrics
+from .identity import NUMERICS, commit
 
 __all__ = ["MACRO_F1", "SCHEMA", "Record", "are_times", "environment", "fits", "packed", "unpacked"]
 
-SCHEMA = 2  # 1: every row of a table in full
+# 1: every row of a table in full. 2: flat specifications, no command and no numerics.
+SCHEMA = 3
 LARGEST = 1 << 28  # bytes of a record: that of 5,000 tasks has half as many
 WHOLE = 1 << 64  # of any whole number in it: far larger ones are no floats any more
 # figures a table may have for each byte of its file: rows that were not measured take no room there
@@ -63,6 +64,8 @@ class Record:
         isolated_macro_f1: the same for macro-F1.
         part: the part of the data it was measured on, "test" or "validation".
         environment: versions, commit, machine, time.
+        command: what runs it again; None where it was begun from Python.
+        numerics: version of the numbers, see `gateon.runs.identity`; older ones are not comparable.
         schema: the version of this format.
     """
 
@@ -83,7 +86,14 @@ class Record:
     isolated_macro_f1: list[float] | None = None
     part: str = "test"
     environment: dict[str, Any] = field(default_factory=dict)
+    command: str | None = None
+    numerics: int = 1
     schema: int = SCHEMA
+
+    @property
+    def is_old(self) -> bool:
+        """Whether this gateon would find other numbers: such records must not be mixed with new."""
+        return self.numerics != NUMERICS
 
     @property
     def summary(self) -> dict[str, float]:
@@ -290,7 +300,7 @@ def environment() -> dict[str, object]:
     return {
         "versions": {name: _version(name) for name in ("gateon", "torch", "numpy", "safetensors")},
         "python": platform.python_version(),
-        "commit": _commit(),
+        "commit": commit(),
         "machine": f"{platform.system()} {platform.machine()}",
         "processor": _processor(),
         "cores": os.cpu_count(),
@@ -304,25 +314,6 @@ def _version(package: str) -> str | None:
         return version(package)
     except PackageNotFoundError:
         return None
-
-
-def _commit() -> str | None:
-    """The commit of the source tree gateon runs from, with a + where it has changes; None for an installed package."""
-    try:
-        # a package installed below some other repository is not part of it
-        _git("ls-files", "--error-unmatch", __file__)
-        return _git("rev-parse", "HEAD") + (
-            "+" if _git("status", "--porcelain", "--untracked-files=no", ".") else ""
-        )
-    except (OSError, subprocess.SubprocessError):
-        return None
-
-
-def _git(*words: str) -> str:
-    here = Path(__file__).parent
-    return subprocess.run(
-        ["git", *words], cwd=here, capture_output=True, text=True, timeout=10, check=True
-    ).stdout.strip()
 
 
 def _processor() -> str:

@@ -23,6 +23,7 @@ from ..streams import Stream
 from . import metrics
 from .batches import batches, outline, steps_of
 from .folder import check_same, checkpoint_path, finished_run, folder_made, keep_only, newest
+from .identity import NUMERICS
 from .progress import Progress, Quiet
 from .record import Record, are_times, environment, fits, packed, unpacked
 from .stopping import Interrupted, Stop, Terminated, stoppable
@@ -93,7 +94,7 @@ def run(
     progress: Progress | None = None,
     save_every: float | None = None,
     keep: bool = True,
-    defaults: Mapping[str, Any] | None = None,
+    command: str | None = None,
 ) -> Record:
     """Learn every task of the stream in turn, measure, and write the record.
 
@@ -118,15 +119,15 @@ def run(
         save_every: seconds between checkpoints. By default 60, or more where they would cost more
             than 2 % of the time, and after every task where they cost less.
         keep: leave the last checkpoint beside the record when the run is finished.
-        defaults: of the options of the specification, for runs from before there was an option.
+        command: what began it, for the record.
 
     >>> from functools import partial
     >>> import gateon
     >>> from gateon.models import mlp
     >>> stream = gateon.streams.split_mnist(data="mnist-5k")
     >>> adam = partial(torch.optim.Adam, lr=5e-3)
-    >>> method = gateon.GateON(density=0.5)
-    >>> learner = gateon.Learner(mlp(784, (50,), 2), optimizer=adam, method=method)
+    >>> model, method = mlp(784, (50,), 2), gateon.GateON(density=0.5)
+    >>> learner = gateon.Learner(model, optimizer=adam, method=method)
     >>> record = run(stream, learner, steps=20, batch=100)
     >>> record.summary["continual_accuracy"] > 0.8
     True
@@ -137,7 +138,13 @@ def run(
         stream, learner, steps, epochs, batch, seed, evaluate, curves, part
     )
     fresh = Record(
-        f"{stream.name} {learner.name}", asked, stream.source, isolated=isolated, part=part
+        f"{stream.name} {learner.name}",
+        asked,
+        stream.source,
+        isolated=isolated,
+        part=part,
+        command=command,
+        numerics=NUMERICS,
     )
     fresh.isolated_macro_f1 = isolated_macro_f1
     budget = _Budget(
@@ -154,9 +161,9 @@ def run(
         return _Run(stream, learner, fresh, budget, told).go()
     folder = folder_made(Path(out))
     with alone_in(folder):
-        finished = finished_run(folder, fresh, defaults or {})
+        finished = finished_run(folder, fresh)
         if finished is None:
-            return _Run(stream, learner, fresh, budget, told, folder, defaults or {}).go()
+            return _Run(stream, learner, fresh, budget, told, folder).go()
         if isolated is not None and finished.isolated != isolated:
             finished.isolated, finished.isolated_macro_f1 = isolated, isolated_macro_f1
             finished.save(folder / "record.json")
@@ -172,10 +179,9 @@ class _Run:
         budget: _Budget,
         progress: Progress,
         folder: Path | None = None,
-        defaults: Mapping[str, Any] | None = None,
     ) -> None:
         self.stream, self.learner, self.record, self.budget = stream, learner, record, budget
-        self.progress, self.folder, self.defaults = progress, folder, defaults or {}
+        self.progress, self.folder = progress, folder
         self.task = self.step = 0
         self.ended = False  # whether the method was told that the task is over
         self.identities: list[int] = []  # of the tasks so far, to recognise one that returns
@@ -398,6 +404,7 @@ class _Run:
             state = {
                 "specification": self.record.specification,
                 "data": self.record.data,
+                "numerics": NUMERICS,
                 "position": {
                     "task": self.task,
                     "step": self.step,
@@ -429,7 +436,9 @@ class _Run:
             state.get("times", {}), dict
         ):
             raise ValueError(f"{path} is no checkpoint of this run: delete it to start anew.")
-        check_same(state["specification"], state["data"], self.record, path, self.defaults)
+        check_same(
+            state["specification"], state["data"], state.get("numerics", 1), self.record, path
+        )
         try:
             position, kept, times = _position(
                 state, self.budget.steps, self.learner.contexts is not None

@@ -31,6 +31,7 @@ __all__ = [
     "array_bytes",
     "array_names",
     "json_lines",
+    "largest_of",
     "open_arrays",
     "open_image",
     "open_unpacked",
@@ -55,6 +56,17 @@ _OPENERS: dict[str, Callable[[Path, str], Any]] = {
 _BROKEN = (EOFError, OSError, zlib.error, lzma.LZMAError, MemoryError)
 
 
+def largest_of(data_limit: float | None) -> int | None:
+    """Gigabytes as bytes.
+
+    >>> largest_of(0.5)
+    536870912
+    """
+    if data_limit is not None and not 0 < data_limit <= 1 << 20:
+        raise ValueError(f"data_limit must be above 0 and at most {1 << 20} GB, got {data_limit}.")
+    return None if data_limit is None else int(data_limit * LARGEST)
+
+
 class TooLargeError(ValueError):
     """A file would take more memory than it may."""
 
@@ -62,7 +74,7 @@ class TooLargeError(ValueError):
         most = (LARGEST if largest is None else largest) / (1 << 30)
         super().__init__(
             f"{path} holds more than {most:g} GB once it is unpacked: "
-            "raise --data-limit (largest= in Python) to read it."
+            "raise --data-limit (data_limit= in Python) to read it."
         )
 
 

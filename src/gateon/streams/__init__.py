@@ -16,8 +16,9 @@ if TYPE_CHECKING:
     from .data.images import augmented
     from .data.tokens import by_length
     from .mnist import permuted_mnist, rotated_mnist, shuffled_mnist, split_mnist
-    from .named import STREAMS, open, remake
     from .own_tasks import own
+    from .registry import STREAMS, open
+    from .remaking import remake
     from .text import asc, dsc, made_reviews, news20, text_lines
 
 __all__ = [
@@ -55,8 +56,9 @@ NAMES = {
     "data.images": ("augmented",),
     "data.tokens": ("by_length",),
     "mnist": ("permuted_mnist", "rotated_mnist", "shuffled_mnist", "split_mnist"),
-    "named": ("STREAMS", "open", "remake"),
     "own_tasks": ("own",),
+    "registry": ("STREAMS", "open"),
+    "remaking": ("remake",),
     "text": ("asc", "dsc", "made_reviews", "news20", "text_lines"),
 }
 __getattr__ = lazily(__name__, NAMES, {"sources": "data.sources"})

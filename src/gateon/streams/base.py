@@ -4,13 +4,16 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from hashlib import sha256
 from operator import index
-from typing import Any, cast
+from typing import Annotated, Any, cast
 
 from torch import Tensor
 
+from ..options.kinds import Within
 from .parts import PARTS, Part
 
-__all__ = ["PARTS", "Part", "Split", "Stream", "Task", "assemble", "whole"]
+__all__ = ["PARTS", "Part", "Split", "Stream", "Task", "Tasks", "assemble", "whole"]
+
+Tasks = Annotated[int, Within(1, 10**6)]
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,8 +11,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ..options.kinds import Count
 from . import pixels
-from .base import Stream, whole
+from .base import Stream, Tasks, whole
 from .data import sources
 from .data.images import Data, Images, prepare, split_classes
 
@@ -26,10 +27,10 @@ CHANNELS = {
 
 
 def split_cifar100(
-    tasks: int = 20,
+    tasks: Tasks = 20,
     seed: int = 0,
     *,
-    classes_per_task: int = 5,
+    classes_per_task: Count = 5,
     in_order: bool = False,
     validation: int | None = None,
     data: Data = None,
@@ -58,10 +59,10 @@ def split_cifar100(
 
 
 def split_cifar10(
-    tasks: int = 5,
+    tasks: Tasks = 5,
     seed: int = 0,
     *,
-    classes_per_task: int = 2,
+    classes_per_task: Count = 2,
     in_order: bool = False,
     validation: int | None = None,
     data: Data = None,

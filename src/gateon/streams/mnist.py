@@ -12,8 +12,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from ..options.kinds import Count
 from . import pixels
-from .base import Part, Split, Stream, whole
+from .base import Part, Split, Stream, Tasks, whole
 from .data import sources
 from .data.images import Data, make_stream, prepare, split_classes
 from .draw import permutation, uniform
@@ -22,7 +23,7 @@ __all__ = ["permuted_mnist", "rotated_mnist", "shuffled_mnist", "split_mnist"]
 
 
 def permuted_mnist(
-    tasks: int = 10, seed: int = 0, *, validation: int | None = None, data: Data = None
+    tasks: Tasks = 10, seed: int = 0, *, validation: int | None = None, data: Data = None
 ) -> Stream:
     """Every task has its own order of the pixels, the same for all of its images.
 
@@ -62,7 +63,7 @@ def permuted_mnist(
 
 
 def rotated_mnist(
-    tasks: int | None = None,
+    tasks: Tasks | None = None,
     seed: int = 0,
     *,
     step: float | None = None,
@@ -114,7 +115,7 @@ def rotated_mnist(
 
 
 def shuffled_mnist(
-    tasks: int = 10, seed: int = 0, *, validation: int | None = None, data: Data = None
+    tasks: Tasks = 10, seed: int = 0, *, validation: int | None = None, data: Data = None
 ) -> Stream:
     """Every task has its own order of the labels: the images stay, what they are called changes.
 
@@ -146,10 +147,10 @@ def shuffled_mnist(
 
 
 def split_mnist(
-    tasks: int = 5,
+    tasks: Tasks = 5,
     seed: int = 0,
     *,
-    digits: int = 2,
+    classes_per_task: Count = 2,
     in_order: bool = False,
     validation: int | None = None,
     data: Data = None,
@@ -160,7 +161,7 @@ def split_mnist(
         tasks: how many. Every five tasks of two digits use up the ten digits; then they are dealt
             anew.
         seed: deals the digits to the tasks, and draws the images held out for validation.
-        digits: how many a task.
+        classes_per_task: how many digits a task has.
         in_order: 0 and 1, then 2 and 3 ..., whatever the seed; there are no more tasks than the
             digits give.
         validation: how many training images of all digits are held out; by default a twelfth.
@@ -170,6 +171,6 @@ def split_mnist(
     ['digits 4 1', 'digits 8 0', 'digits 7 3', 'digits 9 6', 'digits 5 2']
     """
     dataset, parts, settings = prepare("split-mnist", tasks, seed, validation, data, sources.digits)
-    digits = whole("digits", digits, least=2)
-    settings |= {"digits": digits, "in_order": in_order}
-    return split_classes(dataset, parts, settings, digits, in_order, "digits", pixels.plain)
+    count = whole("classes_per_task", classes_per_task, least=2)
+    settings |= {"classes_per_task": count, "in_order": in_order}
+    return split_classes(dataset, parts, settings, count, in_order, "digits", pixels.plain)

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from ..storage.bounded import largest_of
 from .base import PARTS, Part, Split, Stream, assemble, whole
 from .data.own_files import Layout, layout_of
 from .draw import permutation
@@ -18,7 +19,7 @@ __all__ = ["own"]
 BLOCK = 4096  # rows looked at at once
 
 
-def own(path: Path | str, seed: int = 0, largest: int | None = None) -> Stream:
+def own(path: Path | str, seed: int = 0, data_limit: float | None = None) -> Stream:
     """A stream from the user's own files.
 
     - a directory of arrays: `TASK.npz` with x_train, y_train, x_test, y_test (and x_validation,
@@ -35,8 +36,8 @@ def own(path: Path | str, seed: int = 0, largest: int | None = None) -> Stream:
     Args:
         path: the directory or file.
         seed: draws what is held out.
-        largest: bytes that a part of a task, or a file of JSON lines, may take once unpacked; None
-            for a gigabyte.
+        data_limit: gigabytes that a part of a task, or a file of JSON lines, may take once
+            unpacked; None for one.
 
     >>> import tempfile
     >>> folder = Path(tempfile.mkdtemp())
@@ -48,7 +49,7 @@ def own(path: Path | str, seed: int = 0, largest: int | None = None) -> Stream:
     (2, 2, (2,), 18, 2)
     """
     path, seed = Path(path).expanduser(), whole("seed", seed, least=0)
-    layout = layout_of(path, seed, largest)
+    layout = layout_of(path, seed, largest_of(data_limit))
 
     for name, parts in zip(layout.names, layout.parts, strict=True):
         if missing := {"train", "test"} - parts:
@@ -86,7 +87,7 @@ def own(path: Path | str, seed: int = 0, largest: int | None = None) -> Stream:
         classes=classes,
         shape=shape,
         settings={"stream": f"own:{path}", "seed": seed}
-        | ({} if largest is None else {"largest": largest}),
+        | ({} if data_limit is None else {"data_limit": data_limit}),
         source=source,
         make=lambda k: assemble(layout.names[k], k, lambda part: make_split(k, part)),
         make_split=make_split,

@@ -14,7 +14,9 @@ import torch
 from numpy.typing import NDArray
 
 from ..networks import pretrained
-from .base import PARTS, Part, Split, Stream, assemble, whole
+from ..options.kinds import Count
+from ..storage.bounded import largest_of
+from .base import PARTS, Part, Split, Stream, Tasks, assemble, whole
 from .data.corpus import Corpus, Example
 from .data.made import read_made
 from .data.store import where
@@ -29,11 +31,11 @@ Model = str | Path | None
 
 
 def asc(
-    tasks: int | None = None,
+    tasks: Tasks | None = None,
     order: int = 0,
     model: Model = None,
-    length: int = 128,
-    limit: int | None = None,
+    length: Count = 128,
+    limit: Count | None = None,
     seed: int = 0,
 ) -> Stream:
     """19 products, one a task: is what a sentence says of a term positive, negative or (two tasks) neutral?
@@ -58,11 +60,11 @@ def asc(
 
 
 def dsc(
-    tasks: int | None = None,
+    tasks: Tasks | None = None,
     order: int = 0,
     model: Model = None,
-    length: int = 128,
-    limit: int | None = None,
+    length: Count = 128,
+    limit: Count | None = None,
     seed: int = 0,
 ) -> Stream:
     """Ten kinds of products, one a task: is a review negative (0) or positive (1)?
@@ -78,11 +80,11 @@ def dsc(
 
 
 def news20(
-    tasks: int | None = None,
+    tasks: Tasks | None = None,
     order: int = 0,
     model: Model = None,
-    length: int = 128,
-    limit: int | None = None,
+    length: Count = 128,
+    limit: Count | None = None,
     seed: int = 0,
     *,
     keep_headers: bool = False,
@@ -127,12 +129,12 @@ def news20(
 
 def text_lines(
     path: Path | str,
-    tasks: int | None = None,
+    tasks: Tasks | None = None,
     model: Model = None,
-    length: int = 128,
-    limit: int | None = None,
+    length: Count = 128,
+    limit: Count | None = None,
     seed: int = 0,
-    largest: int | None = None,
+    data_limit: float | None = None,
 ) -> Stream:
     """The user's own texts: a file of JSON lines (also .gz, .xz, .bz2), one object a line.
 
@@ -145,18 +147,18 @@ def text_lines(
         path: the file.
         tasks, model, length, limit: as for `asc`.
         seed: draws what is held out, and what `limit` leaves.
-        largest: bytes the file may have once unpacked; None for a gigabyte.
+        data_limit: gigabytes the file may have once unpacked; None for one.
 
     >>> text_lines("reviews.txt", limit=0)
     Traceback (most recent call last):
     ...
     ValueError: limit must be a whole number of at least 1, not 0.
     """
-    path = Path(path).expanduser()
+    path, largest = Path(path).expanduser(), largest_of(data_limit)
     return _stream(
         f"text:{path}",
         lambda: read_lines(path, seed, largest),
-        {} if largest is None else {"largest": largest},
+        {} if data_limit is None else {"data_limit": data_limit},
         tasks,
         None,
         model,
@@ -167,10 +169,10 @@ def text_lines(
 
 
 def made_reviews(
-    tasks: int | None = None,
+    tasks: Tasks | None = None,
     model: Model = "tiny",
-    length: int = 24,
-    limit: int | None = None,
+    length: Count = 24,
+    limit: Count | None = None,
     seed: int = 0,
 ) -> Stream:
     """Five products, one a task: does a review made by a rule praise (1) or blame (0)? What is good for one is bad for another.
