@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from gateon.reproduce import JOBS, cells, read, reproduce
@@ -19,38 +21,18 @@ def asked(job, scale, row, stream):
 
 def test_the_paper_s_scale_has_the_paper_s_networks():
     cnn = asked("table-cnn", "paper", "n-GateON", ROTATED)
-    assert (cnn.channels, cnn.hidden, cnn.steps, cnn.batch, cnn.tasks) == (
-        (256, 512),
-        (5000, 5000),
-        3000,
-        1000,
-        100,
-    )
+    assert (cnn.network.channels, cnn.network.hidden) == ((256, 512), (5000, 5000))
+    assert (cnn.training.steps, cnn.training.batch, cnn["stream.tasks"]) == (3000, 1000, 100)
     small = asked("table-cnn-split", "paper", "n-GateON", "split-mnist")
-    assert (small.channels, small.hidden, small.steps, small.batch) == (
-        (32, 32),
-        (2000, 2000),
-        250,
-        1000,
-    )
+    assert (small.network.channels, small.network.hidden) == ((32, 32), (2000, 2000))
+    assert (small.training.steps, small.training.batch) == (250, 1000)
     wide = asked("table-cifar", "paper", "n-GateON", CIFAR)
-    assert (wide.depth, wide.widen, wide.optimizer, wide.lr, wide.batch, wide.tasks) == (
-        28,
-        10,
-        "sgd",
-        0.02,
-        128,
-        20,
-    )
-    assert (
-        wide.preset == cnn.preset == "paper"
-        and wide.rate is None
-        and wide.make_method().rate == {"first": 0.04, "*": 0.004}
-    )
-    assert (
-        wide.chosen_network() == "wide-resnet"
-        and cnn.chosen_network() == small.chosen_network() == "cnn"
-    )
+    assert (wide.network.depth, wide.network.widen, wide["stream.tasks"]) == (28, 10, 20)
+    assert (wide.training.optimizer, wide.training.lr, wide.training.batch) == ("sgd", 0.02, 128)
+    assert wide.method.preset == cnn.method.preset == "paper"
+    assert wide.make_method().rate == {"first": 0.04, "*": 0.004}
+    assert wide.network.kind == "wide-resnet"
+    assert cnn.network.kind == small.network.kind == "cnn"
 
 
 @pytest.mark.parametrize("scale", ["quick", "cpu", "paper"])
@@ -60,24 +42,28 @@ def test_every_row_can_be_asked_for_and_trains_alike(job, scale):
     assert all(cell.specification is not None for cell in found)
     for stream in job.streams:
         asked = [c.specification for c in found if c.stream == stream]
-        assert (
-            len({(s.steps, s.batch, s.optimizer, s.channels, s.hidden, s.depth) for s in asked})
-            == 1
-        )
-        others = {(s.lr, s.widen) for s in asked if not s.rescale}
+        sizes = [
+            [s.training.steps, s.training.batch, s.training.optimizer]
+            + [s.get(f"network.{name}") for name in ("channels", "hidden", "depth")]
+            for s in asked
+        ]
+        assert len({json.dumps(size) for size in sizes}) == 1
+        others = {
+            (s.training.lr, s.get("network.widen")) for s in asked if not s.get("method.rescale")
+        }
         assert len(others) == 1, "a comparison at equal cost"
 
 
 def test_gateon_in_a_wider_network_has_no_more_units_at_work_than_the_others():
     rows = {c.row.label: c.specification for c in cells(JOBS["table-cifar"], "cpu")}
     assert {
-        rows[row].widen
+        rows[row].network.widen
         for row in ("n-GateON, narrow", "p-GateON, narrow", "Isolated", "EWC", "Finetune")
     } == {2}
     for row in ("n-GateON", "p-GateON"):
         density = rows[row].make_method().density
         densest = density if isinstance(density, float) else max(density.values())
-        assert rows[row].widen * densest <= 2
+        assert rows[row].network.widen * densest <= 2
 
 
 def test_the_paper_s_numbers_are_those_it_prints():
@@ -104,7 +90,8 @@ def test_a_table_with_convolutions_is_made(tmp_path):
         changes=TINY,
     )
     entry = read(folder / "record.json")["entries"][0]
-    assert entry["settings"]["channels"] == [3, 4] and entry["settings"]["network"] == "cnn"
+    assert entry["settings"]["network"]["channels"] == [3, 4]
+    assert entry["settings"]["network"]["kind"] == "cnn"
     assert {"continual_accuracy", "accuracy_deviation", "forgetting_rate"} <= set(entry["measures"])
     assert "99.98" in (folder / "table.md").read_text()
 

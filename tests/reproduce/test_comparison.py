@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
-from gateon.methods.named import ABOUT
 
+from gateon.methods.registry import METHODS
 from gateon.reproduce import JOBS, Row, Scale, cells, read, reproduce
 from gateon.reproduce.chosen import CHOSEN
 from gateon.reproduce.comparison_jobs import KIN, OTHERS
@@ -22,7 +22,7 @@ RECORD = Path(__file__).parents[2] / "results" / "search-methods" / "record.json
 
 def test_every_method_but_the_parts_of_gateon_is_compared():
     mnist = {row.fields["method"] for row in JOBS["comparison"].rows}
-    language = {name for name in ABOUT if name not in mnist}
+    language = {name for name in METHODS if name not in mnist}
     assert mnist >= {
         "n-gateon",
         "p-gateon",
@@ -61,7 +61,7 @@ def test_fields_of_a_stream_or_a_scale_override_those_of_the_row():
         "j", "J", (row,), {"permuted-mnist": {}, "split-mnist": {}}, scales, columns={"best": {}}
     )
     found = {
-        (scale, c.stream): (c.specification.lr, c.specification.steps)
+        (scale, c.stream): (c.specification.training.lr, c.specification.training.steps)
         for scale in scales
         for c in cells(job, scale)
     }
@@ -103,18 +103,19 @@ def test_native_protocols_keep_what_the_publications_say():
         if not cell.row.scales
     }
     assert len(native) == 9
-    assert native.pop("RMN").norm == "context"  # every task has norms of its own
+    assert native.pop("RMN").network.norm == "context"  # every task has norms of its own
     assert all(
-        one.norm == "none" and one.label_smoothing == 0 and one.schedule == "constant"
+        one.network.norm == "none"
+        and one.training.label_smoothing == 0
+        and one.training.schedule == "constant"
         for one in native.values()
     )
-    assert native["SI"].keep_optimizer and not native["XdG + SI"].keep_optimizer
-    assert (
-        native["HAT"].heads == "per-task"
-        and native["HAT"].optimizer == "plain"
-        and native["HAT"].dropout == 0.5
-    )
-    assert native["HAT"].make_method().steps == 859 and native["HAT"].steps % 859 == 0
+    assert native["SI"].training.keep_optimizer
+    assert not native["XdG + SI"].training.keep_optimizer
+    hat = native["HAT"]
+    assert (hat.network.heads, hat.network.dropout) == ("per-task", 0.5)
+    assert hat.training.optimizer == "plain"
+    assert hat["method.steps"] == 859 and hat.training.steps % 859 == 0
     assert not native["Active dendrites"].needs_label() and native["XdG"].needs_label()
 
 
@@ -133,9 +134,11 @@ def test_native_protocols_keep_what_the_publications_say():
 def test_a_label_at_test_is_needed_by_the_method_its_heads_or_its_norms(
     method, norm, heads, needed
 ):
-    assert (
-        Specification("split-mnist", method=method, norm=norm, heads=heads).needs_label() is needed
-    )
+    asked = {"stream.name": "split-mnist", "method.name": method}
+    if method != "hat":  # which always has a head for every task
+        asked["network.heads"] = heads
+    specification = Specification.from_options(asked | {"network.norm": norm})
+    assert specification.needs_label() is needed
 
 
 def an_entry(row, replay=False, heads=False):
@@ -149,7 +152,7 @@ def an_entry(row, replay=False, heads=False):
         "column": "best",
         "stream": "s",
         "seeds": [0],
-        "settings": {"hidden": [3]},
+        "settings": {"network": {"hidden": [3]}},
         "measures": measures,
     } | needs
 

@@ -16,7 +16,7 @@ def an_entry(row, numbers, *, column="best", stream=PERMUTED, hidden=(10,), seri
         "row": row,
         "column": column,
         "stream": stream,
-        "settings": {"hidden": list(hidden)},
+        "settings": {"network": {"hidden": list(hidden)}},
         "seeds": [0],
     }
     return (

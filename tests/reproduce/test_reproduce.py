@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 import pytest
 import torch
 
 from gateon import cli
+from gateon.methods.registry import METHODS
 from gateon.reproduce import (
     JOBS,
     Row,
@@ -22,11 +22,11 @@ from gateon.reproduce import (
     write_results_page,
     write_targets,
 )
-from gateon.reproduce.job import _made_of, differences, folder_of, settings
+from gateon.reproduce.job import differences, folder_of, settings
 from gateon.reproduce.measures import SERIES, peak_bytes, reset_peak
 from gateon.runs.record import Record
 from gateon.runs.run import Interrupted, Quiet
-from gateon.runs.specification import METHODS, Specification
+from gateon.runs.specification import Specification
 
 # Those of texts and of colour images have tests of their own.
 DIGITS = {
@@ -97,11 +97,7 @@ def test_every_job_leaves_a_record_a_table_and_a_figure(name, everything):
         and content["command"] == f"gateon reproduce {name} --scale quick"
     )
     for entry in content["entries"]:
-        assert (
-            entry["seeds"] == [0]
-            and entry["settings"]["hidden"] == [12, 12]
-            and entry["settings"]["made"]
-        )
+        assert entry["seeds"] == [0] and entry["settings"]["network"]["hidden"] == [12, 12]
         if job.look is None:
             assert entry["made"][0]["time"] and set(entry["series"]) == set(job.series)
             # known contexts have no delay
@@ -195,7 +191,7 @@ def test_a_setting_that_diverges_is_shown_and_the_others_run(tmp_path, monkeypat
     learn = make._learn
 
     def diverge(specification, *rest):
-        if specification.epsilon == 0:
+        if specification.method.options["epsilon"] == 0:
             raise FloatingPointError("The loss is nan at step 1.")
         learn(specification, *rest)
 
@@ -213,7 +209,8 @@ def test_spread_and_seeds_are_those_of_the_runs(tmp_path):
     found = entry["measures"]["immediate_accuracy"]
     specification = cells(job, "quick", columns=["best"], changes=TINY)[0].specification
     places = [
-        folder_of(replace(specification, seed=s), tmp_path / "runs" / "quick") for s in (0, 1)
+        folder_of(specification.with_options({"seed": s}), tmp_path / "runs" / "quick")
+        for s in (0, 1)
     ]
     each = [Record.load(place / "record.json").summary["immediate_accuracy"] for place in places]
     assert entry["seeds"] == [0, 1] and found["each"] == pytest.approx(each, abs=1e-6)
@@ -240,31 +237,20 @@ def test_the_paper_scale_is_the_papers():
         for c in cells(JOBS["table-1"], "paper", columns=["paper"], streams=["permuted-mnist"])
     }
     n = ten["n-GateON"]
-    assert (n.hidden, n.steps, n.batch, n.lr, n.tasks, n.epsilon, n.rate) == (
-        (2000, 2000),
-        250,
-        1000,
-        5e-3,
-        10,
-        0.0,
-        0.01,
-    )
+    assert n.network.hidden == (2000, 2000) and n["stream.tasks"] == 10
+    assert (n.training.steps, n.training.batch, n.training.lr) == (250, 1000, 5e-3)
+    assert (n["method.epsilon"], n["method.rate"]) == (0.0, 0.01)
     hundred = cells(JOBS["table-supplement"], "paper", rows=["p-GateON 0.5"], columns=["best"])[
         0
     ].specification
-    assert (hundred.hidden, hundred.tasks, hundred.steps, hundred.epsilon, hundred.evaluate) == (
-        (5000,) * 4,
-        100,
-        3000,
-        0.5,
-        "all",
-    )
-    assert hundred.method == "p-gateon"
+    assert (hundred.network.hidden, hundred.training.steps) == ((5000,) * 4, 3000)
+    assert (hundred["stream.tasks"], hundred.measuring.evaluate) == (100, "all")
+    assert (hundred.method.name, hundred["method.epsilon"]) == ("p-gateon", 0.5)
 
 
 def test_rows_that_cannot_leave_out_units_are_narrow_with_gateon_beside_them():
     here = {
-        c.row.label: c.specification.hidden
+        c.row.label: c.specification.network.hidden
         for c in cells(JOBS["table-ablation"], "cpu", streams=["permuted-mnist"])
     }
     assert here["Vanilla"] == here["Obstruction only"] == here["p-GateON 0, narrow"] == (1000,) * 4
@@ -298,28 +284,24 @@ def test_equal_runs_have_equal_places_whatever_was_left_to_the_preset(tmp_path):
         0
     ].specification
     assert spoken == fed and folder_of(spoken, tmp_path) == folder_of(fed, tmp_path)
-    assert folder_of(replace(spoken, seed=1), tmp_path) != folder_of(spoken, tmp_path)
-    assert folder_of(Specification("split-mnist", method="finetune"), tmp_path) == folder_of(
-        Specification("split-mnist", method="finetune"), tmp_path
-    )
+    assert folder_of(spoken.with_options({"seed": 1}), tmp_path) != folder_of(spoken, tmp_path)
 
 
-def test_a_changed_preset_is_another_run(tmp_path, monkeypatch):
-    from gateon.runs import specification as module
+def test_another_setting_is_another_run(tmp_path):
+    asked = Specification.from_options({"stream.name": "permuted-mnist"})
+    other = asked.with_options({"method.rate": 0.123})
+    assert settings(other) != settings(asked)
+    assert folder_of(other, tmp_path) != folder_of(asked, tmp_path)
 
-    asked = Specification("permuted-mnist")
-    before, place = settings(asked), folder_of(asked, tmp_path)
-    made = module.preset
-    monkeypatch.setattr(module, "preset", lambda name, per: replace(made(name, per), width=0.123))
-    _made_of.cache_clear()
-    assert settings(asked) != before and folder_of(asked, tmp_path) != place
-    monkeypatch.undo()
-    _made_of.cache_clear()
-    assert folder_of(asked, tmp_path) == place
-    monkeypatch.setattr(module, "optimizer_of", lambda name, lr: partial(torch.optim.SGD, lr=lr))
-    _made_of.cache_clear()
-    assert settings(asked)["made"] == before["made"] and folder_of(asked, tmp_path) != place
-    _made_of.cache_clear()
+
+def test_entries_with_flat_settings_are_those_of_the_same_places(tmp_path):
+    flat = {"stream": "permuted-mnist", "hidden": [2000, 2000], "tasks": 10, "method": "p-gateon"}
+    flat |= {"batch": 1000, "data": "mnist", "rate": 0.03, "made": "GateON(...)", "key": "1234"}
+    entry = {"row": "p-GateON", "column": "best", "stream": "permuted-mnist", "settings": flat}
+    path = tmp_path / "record.json"
+    path.write_text(json.dumps({"entries": [entry]}))
+    place = cells(JOBS["table-1"], "cpu", rows=["p-GateON"], columns=["best"])[0]
+    assert read(path)["entries"][0]["settings"] == settings(place.specification)
 
 
 @pytest.mark.parametrize(
@@ -383,7 +365,7 @@ def test_bytes_kept_between_tasks_count_network_and_method(everything):
     size = {e["row"]: e["measures"]["state_bytes"]["mean"] for e in content["entries"]}
     plain = 4 * (784 * 12 + 12 + 12 * 12 + 12 + 12 * 10 + 10)
     # chosen by the search; statistics are kept too
-    norms = {e["row"]: e["settings"].get("norm") for e in content["entries"]}
+    norms = {e["row"]: e["settings"]["network"]["norm"] for e in content["entries"]}
     assert (
         size["Finetune"] == plain
         if norms["Finetune"] == "none"

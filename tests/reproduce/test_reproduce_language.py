@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from gateon.methods.registry import METHODS
 from gateon.networks import pretrained
 from gateon.reproduce import JOBS, cells, plan, read, reproduce
 from gateon.reproduce.claims import CLAIMS, TARGETS
 from gateon.reproduce.job import differences, folder_of, settings
 from gateon.reproduce.make import isolated_of
 from gateon.reproduce.paper import LANGUAGE, LANGUAGE_TRANSFER, TEXTS
-from gateon.runs.specification import METHODS
 
 TABLE, TRANSFER = JOBS["table-language"], JOBS["table-language-transfer"]
 
@@ -92,28 +92,33 @@ def test_what_decides_a_run_decides_its_place(tmp_path):
     ]
     places = {folder_of(one, tmp_path) for one in asked}
     assert len(places) == 8 and folder_of(cell, tmp_path) in places
-    assert settings(cell)["made"].startswith("GateON(") and "encoder=True" in settings(cell)["made"]
+    assert settings(cell)["network"]["kind"] == "language" and cell.make_method().encoder
 
 
 def test_the_scales_are_what_they_say():
     here = {(c.row.label, c.stream): c.specification for c in cells(TABLE, "cpu")}
     assert {stream for _, stream in here} == set(TEXTS) and here["LAMOL", "asc"] is None
     asc = here["n-GateON", "asc"]
-    assert (asc.model, asc.batch, asc.optimizer, asc.schedule) == ("minilm", 16, "adamw", "linear")
-    assert (asc.warm_up, asc.tasks) == (0.1, None)
-    assert here["CTR", "dsc"].settings == "width=200" and here["CTR", "dsc"].heads == "per-task"
+    assert (asc.network.model, asc["stream.tasks"]) == ("minilm", None)
+    training = asc.training
+    assert (training.batch, training.optimizer) == (16, "adamw")
+    assert (training.schedule, training.warm_up) == ("linear", 0.1)
+    assert here["CTR", "dsc"]["method.width"] == 200
+    assert here["CTR", "dsc"].network.heads == "per-task"
     printed = {(c.row.label, c.stream): c.specification for c in cells(TABLE, "paper")}
-    assert (
-        printed["n-GateON", "dsc"].model == "bert-base-uncased"
-        and printed["n-GateON", "dsc"].lr == 5e-5
-    )
-    assert {s: printed["CTR", s].epochs for s in TEXTS} == {"asc": 30, "dsc": 20, "news20": 10}
-    assert printed["CTR", "asc"].settings is None and printed["LAMOL", "asc"].model == "gpt2"
-    assert (
-        printed["n-GateON", "news20"].keep_headers and not here["n-GateON", "news20"].keep_headers
-    )
+    assert printed["n-GateON", "dsc"].network.model == "bert-base-uncased"
+    assert printed["n-GateON", "dsc"].training.lr == 5e-5
+    assert {s: printed["CTR", s].training.epochs for s in TEXTS} == {
+        "asc": 30,
+        "dsc": 20,
+        "news20": 10,
+    }
+    assert printed["CTR", "asc"]["method.width"] == 2000
+    assert printed["LAMOL", "asc"].network.model == "gpt2"
+    assert printed["n-GateON", "news20"]["stream.keep_headers"]
+    assert not here["n-GateON", "news20"]["stream.keep_headers"]
     said = differences(TABLE, "cpu")
-    assert f"asc: limit {asc.limit} (the paper: None)." in said
+    assert f"asc: limit {asc['stream.limit']} (the paper: None)." in said
     assert "model: minilm (the paper: bert-base-uncased)." in said
     assert "EWC: lr 0.0001 (5e-05); in brackets what scale paper has." in said
 
@@ -124,13 +129,13 @@ def test_networks_apart_are_those_of_the_row_isolated_and_have_their_own_rate(st
         cells(TABLE, "cpu", rows=[row], streams=[stream])[0].specification
         for row in ("n-GateON", "Isolated")
     )
-    assert (
-        alone.lr < ours.lr
-        and alone.lr == cells(TABLE, "cpu", rows=["EWC"], streams=[stream])[0].specification.lr
-    )
+    ewc = cells(TABLE, "cpu", rows=["EWC"], streams=[stream])[0].specification
+    assert alone.training.lr == ewc.training.lr < ours.training.lr
     apart = isolated_of(ours, TABLE.scale("cpu"))
     assert folder_of(apart, tmp_path) == folder_of(alone, tmp_path)
-    assert f"Networks that learn one task each have lr {alone.lr}." in differences(TRANSFER, "cpu")
+    assert f"Networks that learn one task each have lr {alone.training.lr}." in differences(
+        TRANSFER, "cpu"
+    )
     assert not any("learn one task each" in said for said in differences(TABLE, "cpu"))
 
 
@@ -157,7 +162,7 @@ def found(**rows):
             "stream": stream,
             "seeds": [0],
             "measures": measures,
-            "settings": {"hidden": []},
+            "settings": {"network": {}},
         }
 
     entries = [entry(row, stream, accuracy) for row, accuracy in rows.items() for stream in TEXTS]

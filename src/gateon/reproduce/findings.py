@@ -12,7 +12,7 @@ import numpy as np
 
 from .jobs import JOBS
 from .make import read
-from .show import entry_of, value
+from .show import entry_of, hidden, value
 
 __all__ = [
     "Check",
@@ -140,7 +140,7 @@ def ordered(
         narrow = [f"{row}, narrow" if f"{row}, narrow" in content["rows"] else row for row in rows]
         for labels in (rows, narrow):
             entries = [entry_of(content, label, column, stream) for label in labels]
-            sizes = {tuple(entry["settings"]["hidden"]) for entry in entries if entry is not None}
+            sizes = {hidden(entry) for entry in entries if entry is not None}
             numbers = [number(found, job, label, stream, measure, column) for label in labels]
             known = [n for n in numbers if n is not None]
             if len(known) == len(rows) and len(sizes) == 1:

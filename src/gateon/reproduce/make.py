@@ -99,16 +99,26 @@ def plan(
 
 
 def read(path: Path) -> dict[str, Any]:
-    """The content of a record that `reproduce` wrote."""
+    """The content of a record that `reproduce` wrote, with the settings of old entries in sections."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         if not isinstance(content["entries"], list):
             raise TypeError
+        entries = [_with_sections(entry) for entry in content["entries"]]
     except (ValueError, KeyError, TypeError) as reason:
         raise ValueError(
             f"{path} is no record of gateon reproduce, or a damaged one: move it away."
         ) from reason
-    return dict(content)
+    return {**content, "entries": entries}
+
+
+def _with_sections(entry: Entry) -> Entry:
+    """An entry with its settings as `settings` has them; those of old ones were flat."""
+    found = entry["settings"]
+    if not legacy.is_flat(found):
+        return entry
+    options = {name: value for name, value in found.items() if name not in ("made", "key")}
+    return entry | {"settings": settings(Specification.from_options(options))}
 
 
 def _seeds(asked: int | None, usual: int) -> int:
@@ -320,7 +330,7 @@ def _add_deviation(entries: Sequence[Entry]) -> None:
     apart = {
         (e["column"], e["stream"]): e["measures"]
         for e in measured
-        if e["settings"].get("method") == "isolated"
+        if e["settings"]["method"]["name"] == "isolated"
     }
     for entry in measured:
         alone = apart.get((entry["column"], entry["stream"]))
@@ -331,7 +341,7 @@ def _add_deviation(entries: Sequence[Entry]) -> None:
 
 
 def _is_plain(entry: Entry) -> bool:
-    return entry["settings"].get("method") == "finetune" and "state_bytes" in entry.get(
+    return entry["settings"]["method"]["name"] == "finetune" and "state_bytes" in entry.get(
         "measures", {}
     )
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from .measures import MEASURES
 
-__all__ = ["cell", "entry_of", "table", "value"]
+__all__ = ["cell", "entry_of", "hidden", "table", "value"]
 
 Content = Mapping[str, Any]
 
@@ -76,6 +76,11 @@ def entry_of(content: Content, row: str, column: str, stream: str) -> dict[str, 
     )
 
 
+def hidden(entry: Mapping[str, Any]) -> tuple[int, ...]:
+    """The hidden units of an entry's network, layer by layer; none where it is not made of such layers."""
+    return tuple(entry["settings"]["network"].get("hidden", ()))
+
+
 def cell(entry: Mapping[str, Any] | None, measure: str) -> str:
     """One place of a table.
 
@@ -137,8 +142,8 @@ def _printed(content: Content, row: str, stream: str, measure: str) -> str:
 
 def _width(content: Content, entries: Sequence[Mapping[str, Any] | None]) -> str:
     """The size of the network, where not all rows have the same: its hidden units."""
-    sizes = {tuple(e["settings"]["hidden"]) for e in content["entries"]}
-    mine = {tuple(e["settings"]["hidden"]) for e in entries if e is not None}
+    sizes = {hidden(e) for e in content["entries"]}
+    mine = {hidden(e) for e in entries if e is not None}
     return f" ({' x '.join(map(str, mine.pop()))})" if len(sizes) > 1 and len(mine) == 1 else ""
 
 
