@@ -59,7 +59,7 @@ def main() -> None:
             )
             print(rows[-1], flush=True)
     measure.write(
-        "checkpoints",
+        "reliability/checkpoints",
         {"default seconds between two": SAVE_EVERY},
         rows,
         "python benchmarks/checkpoints.py",

@@ -73,7 +73,7 @@ def main() -> None:
         result[title] = steps(make, shape, batch, optimizer, rounds)
         measure.show(result[title])
     measure.write(
-        "cnn-step", {"rounds": rounds, "density": 0.5}, result, "python benchmarks/cnn_step.py"
+        "cost/cnn-step", {"rounds": rounds, "density": 0.5}, result, "python benchmarks/cnn_step.py"
     )
 
 

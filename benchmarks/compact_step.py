@@ -207,7 +207,7 @@ def main() -> None:
     result["memory, MiB"] = memory()
     print("\npeak memory, MiB:", result["memory, MiB"])
     measure.write(
-        "compact-step",
+        "cost/compact-step",
         {"optimizer": "Adam", "rounds": rounds},
         result,
         "python benchmarks/compact_step.py",

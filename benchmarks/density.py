@@ -74,7 +74,7 @@ def main() -> None:
         "part": "validation",
         "seed": 0,
     }
-    measure.write("density", settings, rows, "python benchmarks/density.py")
+    measure.write("cost/density", settings, rows, "python benchmarks/density.py")
 
 
 if __name__ == "__main__":

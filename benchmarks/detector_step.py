@@ -43,7 +43,7 @@ def main() -> None:
     measure.show(table)
     assert inferred.contexts is not None and inferred.contexts.contexts == 1
     settings = {"hidden": [2000, 2000], "density": 0.25, "batch": 1000, "rounds": options.rounds}
-    measure.write("detector-step", settings, table, "python benchmarks/detector_step.py")
+    measure.write("cost/detector-step", settings, table, "python benchmarks/detector_step.py")
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ DOCS = Path(__file__).parent.parent / "docs"
 
 
 def main() -> None:
-    steps = load("compact-step")["784-2000-2000-10, batch 1000"]
+    steps = load("cost/compact-step")["784-2000-2000-10, batch 1000"]
     rows = {name: (row["ratio"], row["low"], row["high"]) for name, row in steps.items()}
     bars(rows, "time of a step, plain network = 1", DOCS / "performance")
     curves: dict[str, dict[str, list[tuple[float, float]]]] = {
@@ -22,7 +22,7 @@ def main() -> None:
         "forgetting (points)": {},
         "time of plain": {},
     }
-    for row in load("density"):
+    for row in load("cost/density"):
         if row["density"] is not None:
             name = f"{row['method']}, {row['stream'].removesuffix('-mnist')}"
             for title, value in zip(

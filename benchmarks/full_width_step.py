@@ -68,7 +68,7 @@ def main() -> None:
         "rounds": options.rounds,
         "gates": "open",
     }
-    measure.write("full-width-step", settings, table, "python benchmarks/full_width_step.py")
+    measure.write("cost/full-width-step", settings, table, "python benchmarks/full_width_step.py")
 
 
 if __name__ == "__main__":

@@ -355,7 +355,7 @@ def main() -> int:
             "megabytes at most": MEGABYTES,
         }
         measure.write(
-            "fuzz",
+            "reliability/fuzz",
             settings,
             {"targets": rows, "megabytes": round(grown, 1)},
             "python benchmarks/fuzz.py",

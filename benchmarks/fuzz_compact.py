@@ -365,7 +365,7 @@ def main() -> int:
     print(result)
     if not options.dry:
         settings = {"networks": options.networks, "first": options.first, "allowed": ALLOWED}
-        measure.write("fuzz-compact", settings, result, f"python {' '.join(sys.argv)}")
+        measure.write("reliability/fuzz-compact", settings, result, f"python {' '.join(sys.argv)}")
     return 1 if counts["differs"] or counts["crashed"] else 0
 
 

@@ -70,7 +70,7 @@ def main() -> None:
         "plain": "every weight is trained",
         "gated": "embeddings and attention fixed",
     }
-    measure.write("hf-step", settings, table, "python benchmarks/hf_step.py")
+    measure.write("cost/hf-step", settings, table, "python benchmarks/hf_step.py")
 
 
 if __name__ == "__main__":

@@ -65,6 +65,14 @@ def show(table: Mapping[str, Mapping[str, float]]) -> None:
 
 
 def write(name: str, settings: Mapping[str, Any], result: Any, command: str) -> None:
+    """Write results/NAME/record.json.
+
+    Args:
+        name: with its group of results, such as cost/compact-step.
+        settings: what was measured.
+        result: what was found.
+        command: that makes the record again.
+    """
     path = Path(__file__).parent.parent / "results" / name / "record.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     record = {

@@ -61,7 +61,7 @@ def main() -> None:
         "rounds": options.rounds,
         "seconds at the end of a task": ends,
     }
-    measure.write("penalty-step", settings, result, "python benchmarks/penalty_step.py")
+    measure.write("cost/penalty-step", settings, result, "python benchmarks/penalty_step.py")
 
 
 if __name__ == "__main__":

@@ -51,7 +51,7 @@ def main() -> None:
         "data": "mnist-5k",
         "seeds": 3,
     }
-    measure.write("precision", settings, result, "python benchmarks/precision.py")
+    measure.write("cost/precision", settings, result, "python benchmarks/precision.py")
 
 
 if __name__ == "__main__":

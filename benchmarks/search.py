@@ -190,7 +190,7 @@ def main() -> None:
     options = parser.parse_args()
     unit = options.view == "per-unit"
     base = Setting("unit", 0.5) if unit else Setting("parameter", 0.0)
-    name = f"search-{options.stream.split('-')[0]}-{options.view}"
+    name = f"search/{options.stream.split('-')[0]}-{options.view}"
     path = Path(__file__).parent.parent / "results" / name / "record.json"
     rows = json.loads(path.read_text())["result"] if path.exists() else []
     wanted = {"base": base}

@@ -213,7 +213,7 @@ def main() -> None:
     parser.add_argument("what", choices=BASES)
     parser.add_argument("--only", help="these trials only, separated by semicolons")
     options = parser.parse_args()
-    base, name = BASES[options.what], f"search-{options.what}"
+    base, name = BASES[options.what], f"search/{options.what}"
     path = Path(__file__).parent.parent / "results" / name / "record.json"
     rows = json.loads(path.read_text())["result"] if path.exists() else []
     for label, changes in TRIALS[options.what].items():

@@ -264,7 +264,7 @@ def main() -> None:
     parser.add_argument("--methods", default=",".join(TRIALS))
     parser.add_argument("--streams", default=",".join(STREAMS))
     options = parser.parse_args()
-    path = ROOT / "results" / "search-methods" / "record.json"
+    path = ROOT / "results" / "search" / "methods" / "record.json"
     rows: list[dict[str, Any]] = json.loads(path.read_text())["result"] if path.exists() else []
     rows = [row for row in rows if row["settings"] in map(words, TRIALS.get(row["method"], []))]
     made: dict[str, Stream] = {}
@@ -296,7 +296,7 @@ def main() -> None:
                     "trials of each method and stream": 7,
                 }
                 measure.write(
-                    "search-methods", settings, rows, "python benchmarks/search_methods.py"
+                    "search/methods", settings, rows, "python benchmarks/search_methods.py"
                 )
                 write_chosen(chosen, ROOT / "src" / "gateon" / "reproduce" / "chosen.py")
 

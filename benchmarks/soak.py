@@ -145,7 +145,7 @@ def main() -> int:
             "method": options.method,
             "data": "mnist-5k",
         }
-        measure.write("soak", settings, result, "python benchmarks/soak.py")
+        measure.write("reliability/soak", settings, result, "python benchmarks/soak.py")
     return int(result["its growth in 100 tasks"] > 0.02 or result["their growth in 100 tasks"] > 5)
 
 

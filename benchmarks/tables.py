@@ -40,8 +40,8 @@ def density(rows: list[dict]) -> list[str]:
 
 
 def main() -> None:
-    print("\n".join(["### full-width-step", "", *table(load("full-width-step"))]))
-    for title, rows in load("compact-step").items():
+    print("\n".join(["### full-width-step", "", *table(load("cost/full-width-step"))]))
+    for title, rows in load("cost/compact-step").items():
         print(f"\n### {title}\n")
         if isinstance(rows, dict) and all(
             isinstance(row, dict) and "ratio" in row for row in rows.values()
@@ -49,7 +49,7 @@ def main() -> None:
             print("\n".join(table(rows)))
         else:
             print(json.dumps(rows, indent=1))
-    print("\n".join(["", "### density", "", *density(load("density"))]))
+    print("\n".join(["", "### density", "", *density(load("cost/density"))]))
 
 
 if __name__ == "__main__":

@@ -213,7 +213,7 @@ def main() -> int:
             "data": "mnist-5k",
             "kills": options.kills,
         }
-        measure.write("torture", settings, rows, f"python {' '.join(sys.argv)}")
+        measure.write("reliability/torture", settings, rows, f"python {' '.join(sys.argv)}")
     return int(any(row["runs that differ"] for row in rows))
 
 

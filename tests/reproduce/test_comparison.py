@@ -17,7 +17,7 @@ from gateon.reproduce.show import table
 from gateon.runs.specification import Specification
 
 pytestmark = pytest.mark.usefixtures("few_digits")
-RECORD = Path(__file__).parents[2] / "results" / "search-methods" / "record.json"
+RECORD = Path(__file__).parents[2] / "results" / "search" / "methods" / "record.json"
 
 
 def test_every_method_but_the_parts_of_gateon_is_compared():
@@ -221,7 +221,7 @@ def test_deviations_are_from_the_row_of_isolated_networks_with_its_own_settings(
     )
     entries = {
         e["row"]: e["measures"]
-        for e in read(tmp_path / "comparison-quick" / "record.json")["entries"]
+        for e in read(tmp_path / "comparison" / "comparison-quick" / "record.json")["entries"]
     }
     ours, alone = (entries[row]["immediate_accuracy"]["mean"] for row in rows)
     assert entries["p-GateON"]["accuracy_deviation"]["mean"] == pytest.approx(

@@ -89,7 +89,7 @@ OWN = {
 
 @pytest.mark.parametrize("name", DIGITS)
 def test_every_job_leaves_a_record_a_table_and_a_figure(name, everything):
-    folder, job = everything / "results" / f"{name}-quick", JOBS[name]
+    folder, job = everything / "results" / JOBS[name].group / f"{name}-quick", JOBS[name]
     content = read(folder / "record.json")
     assert (
         content["entries"]
@@ -142,11 +142,14 @@ def test_what_is_finished_is_not_run_again(everything, monkeypatch):
     def refuse(*args, **options):
         raise AssertionError("run again")
 
-    before = read(everything / "results" / "figure-epsilon-quick" / "record.json")["entries"]
+    before = read(everything / "results" / "paper" / "figure-epsilon-quick" / "record.json")[
+        "entries"
+    ]
     monkeypatch.setattr(make, "learn", refuse)
     make_tiny(JOBS["figure-epsilon"], everything)
     assert (
-        read(everything / "results" / "figure-epsilon-quick" / "record.json")["entries"] == before
+        read(everything / "results" / "paper" / "figure-epsilon-quick" / "record.json")["entries"]
+        == before
     )
 
 
@@ -156,7 +159,7 @@ def test_a_subset_of_rows_leaves_the_others_and_other_settings_do_not(everything
         {"columns": ["best"], "changes": TINY, "out": tmp_path / "elsewhere"},
     )
     (tmp_path / "results").symlink_to(everything / "results")
-    old = (everything / "results" / "figure-epsilon-quick" / "record.json").read_text()
+    old = (everything / "results" / "paper" / "figure-epsilon-quick" / "record.json").read_text()
     folder = reproduce(job, "quick", results=tmp_path / "results", rows=["n-GateON 1"], **chosen)
     assert [entry["row"] for entry in read(folder / "record.json")["entries"]] == [
         "n-GateON 0",
@@ -181,7 +184,7 @@ def test_what_was_finished_is_written_when_the_rest_is_stopped(tmp_path):
     job = JOBS["figure-epsilon"]
     with pytest.raises(Interrupted):
         make_tiny(job, tmp_path, progress=Stop)
-    content = read(tmp_path / "results" / "figure-epsilon-quick" / "record.json")
+    content = read(tmp_path / "results" / "paper" / "figure-epsilon-quick" / "record.json")
     assert [entry["row"] for entry in content["entries"]] == ["n-GateON 0"]
     places = plan(job, "quick", out=tmp_path / "runs", columns=["best"], changes=TINY)
     assert [finished for *_, finished in places] == [True, False, False]
@@ -321,7 +324,7 @@ def test_what_does_not_exist_is_named_and_nothing_is_written(words, told, tmp_pa
 
 
 def test_a_damaged_record_is_named_and_stays(everything):
-    folder = everything / "results" / "table-hundred-quick"
+    folder = everything / "results" / "paper" / "table-hundred-quick"
     whole = (folder / "record.json").read_text()
     (folder / "record.json").write_text(whole[:100])
     with pytest.raises(ValueError, match="move it away"):
@@ -347,9 +350,9 @@ def test_correlations_are_those_of_the_gates_in_the_order_of_the_angles(tmp_path
 
 
 def test_selective_units_are_open_in_their_task_and_lose_availability_there(everything):
-    found = read(everything / "results" / "figure-availability-quick" / "record.json")["entries"][
-        0
-    ]["found"][0]
+    found = read(everything / "results" / "paper" / "figure-availability-quick" / "record.json")[
+        "entries"
+    ][0]["found"][0]
     courses, steps = found["courses"], TINY["steps"]
     assert len(found["step"]) == 3 * steps
     gain = np.array(courses["gain"]["selective for task 2"]).reshape(3, steps).mean(axis=1)
@@ -361,7 +364,7 @@ def test_selective_units_are_open_in_their_task_and_lose_availability_there(ever
 
 
 def test_bytes_kept_between_tasks_count_network_and_method(everything):
-    content = read(everything / "results" / "comparison-quick" / "record.json")
+    content = read(everything / "results" / "comparison" / "comparison-quick" / "record.json")
     size = {e["row"]: e["measures"]["state_bytes"]["mean"] for e in content["entries"]}
     plain = 4 * (784 * 12 + 12 + 12 * 12 + 12 + 12 * 10 + 10)
     # chosen by the search; statistics are kept too
@@ -389,7 +392,7 @@ def test_the_program_plans_makes_and_collects(everything, capsys, monkeypatch):
         cli.main(["reproduce", "targets", *words]) == 0
         and cli.main(["reproduce", "docs", *words[2:], "--page", "d/r.md"]) == 0
     )
-    assert "results/targets-quick" in capsys.readouterr().out
+    assert "results/paper/targets-quick" in capsys.readouterr().out
     assert (
         cli.main(["reproduce", "tabel-1", *words]) == 2
         and "perhaps 'table-1'" in capsys.readouterr().err
@@ -399,7 +402,7 @@ def test_the_program_plans_makes_and_collects(everything, capsys, monkeypatch):
 def test_the_page_has_every_table_and_figure_and_each_link_leads_somewhere(everything):
     import re
 
-    (everything / "results" / "search-rate").mkdir()
+    (everything / "results" / "search" / "rate").mkdir(parents=True)
     tried = {
         "title": "Rates",
         "result": [
@@ -407,7 +410,7 @@ def test_the_page_has_every_table_and_figure_and_each_link_leads_somewhere(every
             {"label": "rate 0.02", "why": "slower"},
         ],
     }
-    (everything / "results" / "search-rate" / "record.json").write_text(json.dumps(tried))
+    (everything / "results" / "search" / "rate" / "record.json").write_text(json.dumps(tried))
     page = write_results_page(everything / "results", everything / "docs" / "results.md")
     text = page.read_text()
     assert (

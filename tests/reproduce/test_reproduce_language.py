@@ -32,7 +32,7 @@ def made(tmp_path_factory):
 
 
 def test_the_tables_hold_accuracy_and_macro_f1_beside_the_papers(made):
-    content = read(made / "results" / "table-language-quick" / "record.json")
+    content = read(made / "results" / "paper" / "table-language-quick" / "record.json")
     assert {entry["row"] for entry in content["entries"]} == {
         "n-GateON",
         "CTR",
@@ -44,14 +44,16 @@ def test_the_tables_hold_accuracy_and_macro_f1_beside_the_papers(made):
         assert set(TABLE.measures) <= set(entry["measures"])
     heads = {entry["row"]: entry["heads"] for entry in content["entries"]}
     assert heads["CTR"] and not heads["n-GateON"]
-    page = (made / "results" / "table-language-quick" / "table.md").read_text()
+    page = (made / "results" / "paper" / "table-language-quick" / "table.md").read_text()
     assert "the paper: continual macro-F1 (%)" in page and "| LAMOL | 88.9 | - | 80.6 | - |" in page
     assert "| n-GateON | 89.3 | - | 84.1 | - |" in page
 
 
 def test_transfer_is_against_networks_apart_in_accuracy_and_macro_f1(made):
-    entry = read(made / "results" / "table-language-transfer-quick" / "record.json")["entries"][0]
-    table = read(made / "results" / "table-language-quick" / "record.json")["entries"]
+    entry = read(made / "results" / "paper" / "table-language-transfer-quick" / "record.json")[
+        "entries"
+    ][0]
+    table = read(made / "results" / "paper" / "table-language-quick" / "record.json")["entries"]
     assert set(TRANSFER.measures) <= set(entry["measures"])
     alone = next(e["measures"] for e in table if e["row"] == "Isolated")
     ours = next(e["measures"] for e in table if e["row"] == "n-GateON")

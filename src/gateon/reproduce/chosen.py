@@ -1,6 +1,6 @@
 """Settings of every method that measured best on validation data: written by benchmarks/search_methods.py, not by hand.
 
-The trials are in results/search-methods/record.json: as many for every method, each on the first
+The trials are in results/search/methods/record.json: as many for every method, each on the first
 three tasks of two streams. What is chosen on permuted digits holds for rotated and shuffled ones
 too.
 """

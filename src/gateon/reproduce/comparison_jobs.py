@@ -161,7 +161,7 @@ MEASURES = (
 )
 MATCHED = (
     "One protocol for all, not that of each publication: the same layers, one head, data, steps, loss and schedule.",
-    "Learning rate, norm and strength of each method are chosen by results/search-methods, with seven trials for each, on "
+    "Learning rate, norm and strength of each method are chosen by results/search/methods, with seven trials for each, on "
     "validation data of the first three tasks and in a network of 2 x 400: settings that hold for ten tasks or wider networks "
     "may be others. What is chosen on permuted digits is used on rotated and shuffled ones too.",
     "The first five trials of EWC, SI and RMN were drawn anew once after a first look at such validation results, and those of "
@@ -196,6 +196,7 @@ COMPARISON = (
             "the same and their labels are not.",
         ),
         draw=draw.cost,
+        group="comparison",
     ),
     Job(
         "comparison-wide",
@@ -213,6 +214,7 @@ COMPARISON = (
         measures=MEASURES,
         differences=MATCHED,
         draw=draw.cost,
+        group="comparison",
     ),
     Job(
         "table-native",
@@ -246,5 +248,6 @@ COMPARISON = (
             "HAT: the learning rate is constant; there it falls when the loss stalls. Inputs are not standardised.",
         ),
         printed="published",
+        group="comparison",
     ),
 )

@@ -142,7 +142,7 @@ WIDE: Mapping[str, Scale] = {
 }
 # A tenth of a network ten times as wide costs what the others do. Every task has units of its own,
 # as far as they go, and starts as a copy of the one before. Where all of a unit freezes at once,
-# twenty tasks need a wider network. By results/search-cifar-wide.
+# twenty tasks need a wider network. By results/search/cifar-wide.
 HEIRS: Fields = {**STEEP, "rescale": True, "prefer": 3.0, "inherit": True}
 OWN_PARAMETERS: Fields = {**HEIRS, "widen": 20, "density": 0.1, "rate": 0.3}
 OWN_UNITS: Fields = {**HEIRS, "widen": 40, "density": 0.05, "rate": "group3*=0.02,head=0.02,*=0.3"}
@@ -159,7 +159,7 @@ TABLE_CIFAR = (
         where={"cpu": {**STEEP, "density": 0.75, "rate": 0.3}},
         scales=("cpu",),
     ),
-    # With the usual strength of 100 it forgets here. The others by results/search-cifar-methods.
+    # With the usual strength of 100 it forgets here. The others by results/search/cifar-methods.
     Row("EWC", {"method": "ewc"}, where={"cpu": {"strength": 1000.0, "settings": "samples=200"}}),
     Row("SI", {"method": "si"}, where={"cpu": {"strength": 1000.0}}),
     Row("RMN", {"method": "rmn"}, where={"cpu": {"settings": "high=0.8"}}),

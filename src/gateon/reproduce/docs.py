@@ -23,9 +23,9 @@ MET = {True: "met", False: "missed", None: "not measured"}
 
 
 def write_targets(results: Path, scale: str) -> Path:
-    """The targets and whether the records of the other jobs meet them: results/targets-SCALE."""
+    """The targets and whether the records of the other jobs meet them: results/paper/targets-SCALE."""
     found = found_in(results, scale)
-    folder = results / f"targets-{scale}"
+    folder = results / "paper" / f"targets-{scale}"
     folder.mkdir(parents=True, exist_ok=True)
     lines = [
         f"# Targets at scale `{scale}`",
@@ -58,7 +58,7 @@ point are noise.
   switch on, which costs a point.
 - In a network that is small for its tasks, such as a narrow Wide ResNet, freezing per parameter helps: per unit little is left
   after a few tasks. How many tasks find room is a matter of width and sparsity: a task takes about the square of its density in
-  parameters. So split CIFAR-100 is learned in sparse sub-networks of wide ones (search-cifar-wide). What decides there is how large
+  parameters. So split CIFAR-100 is learned in sparse sub-networks of wide ones (cifar-wide). What decides there is how large
   weights start: drawn for the whole width, they are too small for a sub-network (`rescale`); and that a task starts as a copy
   of the one before it, on units of its own (`inherit`). That all tasks share the first groups (`shared`) adds little. In fully
   connected networks `rescale` changed next to nothing, and `inherit` made permuted and shuffled tasks a little worse and rotated
@@ -86,11 +86,11 @@ def write_results_page(results: Path, page: Path) -> Path:
         "On two cores and full MNIST: scale `cpu`.",
         "\n".join(_targets(found["cpu"])),
     ]
-    for name in JOBS:
+    for name, job in JOBS.items():
         for scale, contents in found.items():
             if name in contents:
-                parts.append(_section(table(contents[name]), results / f"{name}-{scale}", page))
-    searches = sorted(results.glob("search*/record.json"))
+                parts.append(_section(table(contents[name]), job.place(results, scale), page))
+    searches = sorted(results.glob("search/*/record.json"))
     parts += [f"## Where settings come from\n\n{REASONS}"] * bool(searches) + [
         _search(path, page) for path in searches
     ]

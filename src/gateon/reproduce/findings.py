@@ -46,7 +46,7 @@ NOT_MEASURED = Finding("-", None)
 
 def found_in(results: Path, scale: str) -> dict[str, Mapping[str, Any]]:
     """The records of all jobs at a scale, by job."""
-    paths = {name: results / f"{name}-{scale}" / "record.json" for name in JOBS}
+    paths = {name: job.place(results, scale) / "record.json" for name, job in JOBS.items()}
     return {name: read(path) for name, path in paths.items() if path.exists()}
 
 

@@ -110,6 +110,7 @@ class Job:
             specification.
         draw: makes the figure out of the content of the job's record.
         printed: whose numbers `paper` holds.
+        group: of results: where its records are.
     """
 
     name: str
@@ -125,10 +126,15 @@ class Job:
     look: Callable[[Specification, Progress | None], dict[str, Any]] | None = None
     draw: Callable[[Mapping[str, Any], Path], list[Path]] | None = None
     printed: str = "the paper"
+    group: str = "paper"
 
     def scale(self, name: str) -> Scale:
         """Its settings at a scale."""
         return self.scales[choose("scale", [name], self.scales)[0]]
+
+    def place(self, results: Path, scale: str) -> Path:
+        """Where record, table and figure are: results/GROUP/NAME-SCALE."""
+        return results / self.group / f"{self.name}-{scale}"
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,7 @@ def reproduce(
     changes: Fields | None = None,
     progress: Callable[[], Progress | None] = lambda: None,
 ) -> Path:
-    """Run what is missing of a table or figure and write it to results/NAME-SCALE; that directory.
+    """Run what is missing of a table or figure and write it to results/GROUP/NAME-SCALE; that directory.
 
     Whatever stops it, the runs that are finished are written, the others go on with the next call,
     and what an earlier call found of other rows stays.
@@ -74,7 +74,7 @@ def reproduce(
         content["command"] = f"gateon reproduce {job.name} --scale {scale}" + (
             f" --seeds {seeds}" if seeds else ""
         )
-        written = _write(job, content, results / f"{job.name}-{scale}")
+        written = _write(job, content, job.place(results, scale))
     return written
 
 
@@ -220,7 +220,7 @@ def _content(
 ) -> dict[str, Any]:
     """All there is to say: everything that is finished, run now or before."""
     everything = cells(job, scale, columns=list(job.columns), changes=changes)
-    before = results / f"{job.name}-{scale}" / "record.json"
+    before = job.place(results, scale) / "record.json"
     kept = {
         (e["row"], e["column"], e["stream"]): e
         for e in (read(before)["entries"] if before.exists() else [])
