@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 
 import measure
-from gateon.runs.run import SAVE_EVERY, SPARING
+from gateon.runs.saving import SAVE_EVERY, SPARING
 from gateon.runs.specification import Specification
 from gateon.storage import checkpoint
 

@@ -28,10 +28,10 @@ import numpy as np
 import torch
 
 from gateon.learners.lamol import Lamol
-from gateon.runs.compare import learn
 from gateon.runs.folder import checkpoints
 from gateon.runs.run import Interrupted, Quiet
 from gateon.runs.specification import Specification
+from gateon.runs.specified import learn
 from gateon.storage import checkpoint
 from gateon.streams import Split, Stream
 from gateon.streams.base import assemble

@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from gateon.runs.environment import environment
 from gateon.runs.identity import NUMERICS, check_clean
-from gateon.runs.record import environment
 
 # Every benchmark takes --allow-dirty. It is asked for before anything is measured, so that nothing
 # is lost.

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 import measure
-from gateon.runs.compare import run_specification
 from gateon.runs.specification import Specification
+from gateon.runs.specified import run_specification
 
 BASES: dict[str, dict[str, Any]] = {
     "cifar": {

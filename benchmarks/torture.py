@@ -31,10 +31,10 @@ from typing import Any
 import torch
 
 import measure
-from gateon.runs.compare import learn
 from gateon.runs.folder import checkpoints
 from gateon.runs.run import Interrupted, Quiet
 from gateon.runs.specification import Specification
+from gateon.runs.specified import learn
 from gateon.streams import Stream
 
 MOMENTS = ("anywhere", "anywhere", "writing", "measuring", "hangup")

@@ -9,7 +9,8 @@ from dataclasses import asdict
 import pytest
 
 from gateon.runs import identity, metrics
-from gateon.runs.record import SCHEMA, Record, environment
+from gateon.runs.environment import environment
+from gateon.runs.record import SCHEMA, Record
 
 
 def a_record(**changes):

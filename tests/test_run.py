@@ -22,10 +22,10 @@ from gateon.methods.registry import METHODS as ALL_METHODS
 from gateon.methods.registry import needs
 from gateon.runs import metrics
 from gateon.runs.batches import batches
-from gateon.runs.compare import isolated_record, run_specification
 from gateon.runs.folder import CheckpointWarning, checkpoints
 from gateon.runs.record import MACRO_F1, Record
 from gateon.runs.run import Interrupted, Quiet, run
+from gateon.runs.specified import isolated_record, run_specification
 from gateon.storage import checkpoint
 from gateon.streams import Split, Stream, Task
 from specified import dotted, specified
@@ -685,14 +685,17 @@ def test_a_directory_that_cannot_be_written_is_named(data, tmp_path):
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"steps": 0}, "steps is a whole number of at least 1, not 0."),
-        ({"batch": 0}, "batch is a whole number of at least 1, not 0."),
-        ({"curves": 0}, "curves is a whole number of at least 1, not 0."),
+        ({"steps": 0}, "steps must be at least 1, got 0."),
+        ({"batch": 0}, "batch must be at least 1, got 0."),
+        ({"curves": 0}, "curves must be at least 1, got 0."),
         (
             {"evaluate": "some"},
-            'evaluate is "all", "last" or a number of tasks of at least 1, not \'some\'.',
+            'evaluate must be "all", "last" or a number of tasks of at least 1, got \'some\'.',
         ),
-        ({"evaluate": 0}, 'evaluate is "all", "last" or a number of tasks of at least 1, not 0.'),
+        (
+            {"evaluate": 0},
+            'evaluate must be "all", "last" or a number of tasks of at least 1, got 0.',
+        ),
         ({"isolated": [0.5]}, "isolated has 1 accuracies for 3 tasks: give one for each task."),
         (
             {"batch": 55},

@@ -14,10 +14,10 @@ from gateon import Learner
 from gateon.report.table import markdown, summarise
 from gateon.report.terminal import heading
 from gateon.runs.batches import batches, outline, steps_of
-from gateon.runs.compare import run_specification
 from gateon.runs.folder import checkpoints
 from gateon.runs.record import MACRO_F1
 from gateon.runs.run import Interrupted, Quiet
+from gateon.runs.specified import run_specification
 from gateon.storage import checkpoint
 from gateon.streams import Split
 from specified import specified

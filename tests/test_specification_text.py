@@ -12,11 +12,11 @@ import torch
 from gateon import cli
 from gateon.networks.heads import TaskHeads
 from gateon.runs import metrics
-from gateon.runs.compare import run_specification
 from gateon.runs.folder import checkpoints
 from gateon.runs.forecast import forecast
 from gateon.runs.record import Record
 from gateon.runs.run import Interrupted, Quiet
+from gateon.runs.specified import run_specification
 from gateon.storage import checkpoint
 from specified import specified
 
@@ -111,7 +111,7 @@ def test_measured_is_what_the_network_says_of_every_test_text(tmp_path):
     one = asked(tasks=1)
     stream = one.make_stream()
     learner = one.make_learner(stream)
-    from gateon.runs.compare import learn
+    from gateon.runs.specified import learn
 
     record = learn(one, stream, learner, tmp_path / "out")
     test = stream.split(0, "test")

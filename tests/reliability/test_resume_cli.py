@@ -13,11 +13,11 @@ import pytest
 import torch
 
 from gateon import Learner, cli, streams
-from gateon.runs.compare import run_specification
 from gateon.runs.folder import checkpoints
 from gateon.runs.record import Record
 from gateon.runs.run import Interrupted, Quiet, run
 from gateon.runs.specification import Specification
+from gateon.runs.specified import run_specification
 from gateon.storage import checkpoint
 from specified import specified
 

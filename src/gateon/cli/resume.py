@@ -6,10 +6,10 @@ from pathlib import Path
 
 import tyro
 
-from ..runs.compare import run_specification
 from ..runs.folder import held_specification
 from ..runs.record import Record
 from ..runs.specification import Specification
+from ..runs.specified import run_specification
 from . import show
 from .parse import JSON
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ..runs.compare import run_specification
+from ..runs.specified import run_specification
 from . import show
 from .parse import JSON, Command
 from .specified import Asked, short_name, specified

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ..runs.record import environment
+from ..runs.environment import environment
 from ..storage.checkpoint import whole_file
 from .claims import CLAIMS, TARGETS, Claim
 from .findings import NOT_MEASURED, Found, found_in

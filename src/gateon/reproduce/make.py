@@ -13,10 +13,12 @@ import numpy as np
 from ..methods.registry import METHODS
 from ..options.kinds import checked
 from ..runs import legacy
-from ..runs.compare import Seeds, alone, learn
-from ..runs.record import Record, environment
+from ..runs.compare import Seeds
+from ..runs.environment import environment
+from ..runs.record import Record
 from ..runs.run import Progress
 from ..runs.specification import Specification
+from ..runs.specified import alone, learn
 from ..storage.checkpoint import whole_file
 from .job import Cell, Fields, Job, Scale, cells, differences, folder_of, settings
 from .measures import INSIDE, SERIES, keep_inside, measures, reset_peak
@@ -199,7 +201,7 @@ def isolated_of(specification: Specification, size: Scale) -> Specification:
 
 
 def _learn(specification: Specification, place: Path, progress: Progress | None) -> None:
-    """Like `compare.run_specification`, with the learner at hand afterwards: a record does not tell which gates were open."""
+    """Like `run_specification`, with the learner at hand afterwards: a record does not tell which gates were open."""
     stream = specification.make_stream()
     learner = specification.make_learner(stream)
     # of a run that was stopped before what is beside it was written

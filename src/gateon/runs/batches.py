@@ -16,7 +16,7 @@ __all__ = ["batches", "outline", "steps_of"]
 
 
 def steps_of(stream: Stream, batch: int, steps: int, epochs: int | None) -> list[int]:
-    """The batches of every task: so many, or as many as it takes to go through its samples so many times.
+    """The number of batches of every task: `steps`, or what `epochs` passes over its samples take.
 
     >>> from gateon import streams
     >>> steps_of(streams.split_mnist(data="mnist-5k"), batch=500, steps=9, epochs=2)
@@ -28,7 +28,7 @@ def steps_of(stream: Stream, batch: int, steps: int, epochs: int | None) -> list
 
 
 def outline(split: Split, classes: int, steps: int, epochs: int | None) -> Outline:
-    """What is known of a task beforehand, from its training samples; without epochs the whole task counts as one pass."""
+    """What is known of a task beforehand; without epochs the whole task counts as one pass."""
     counts = torch.bincount(split.y, minlength=classes).tolist()
     return Outline(steps, steps // (epochs or 1), tuple(int(count) for count in counts))
 
@@ -36,10 +36,11 @@ def outline(split: Split, classes: int, steps: int, epochs: int | None) -> Outli
 def batches(
     split: Split, size: int, steps: int, seed: tuple[int, ...], start: int, *, whole: bool = False
 ) -> Iterator[Tensor]:
-    """Row indices of each batch from step `start` on: epochs without replacement, or time passing once where order matters.
+    """Row indices of each batch from step `start` on: epochs without replacement.
 
-    Texts of a batch are of similar length, so that little of it is padding. Step s depends on the
-    seed and s alone, so that a run can be resumed at any step.
+    Where the order of the samples is time, they pass once instead. Texts of a batch are of similar
+    length, so that little of it is padding. Step s depends on the seed and s alone, so that a run
+    can be resumed at any step.
 
     Args:
         split: the samples.

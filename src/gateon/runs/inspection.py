@@ -22,7 +22,7 @@ class Inspection:
 
 
 def inspect(folder: Path) -> Inspection:
-    """Look at everything in the directory of a run; every part of every checkpoint is read and checked.
+    """Look at everything in the directory of a run; every checkpoint is read and checked.
 
     >>> import tempfile
     >>> inspect(Path(tempfile.mkdtemp())).found
@@ -61,7 +61,8 @@ def _look_at_record(folder: Path, seen: Inspection) -> None:
     final = record.summary.get("continual_accuracy")
     percent = "" if final is None else f", continual accuracy {100 * final:.2f}"
     seen.found.append(
-        f"record.json: {record.name}, finished, {len(record.accuracy)} tasks{percent} (schema {record.schema})"
+        f"record.json: {record.name}, finished, {len(record.accuracy)} tasks{percent} "
+        f"(schema {record.schema})"
     )
 
 

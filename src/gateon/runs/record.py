@@ -4,33 +4,26 @@ from __future__ import annotations
 
 import json
 import math
-import os
-import platform
-from collections.abc import Collection
 from dataclasses import asdict, dataclass, field, fields
-from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from types import NoneType, UnionType
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, Literal, get_type_hints
 
 import numpy as np
-import torch
 
 from ..storage.checkpoint import whole_file
 from ..storage.files import content_of
 from . import metrics
-from .identity import NUMERICS, commit
+from .as_json import are_times, as_lines, fits
+from .identity import NUMERICS
+from .tables import packed, unpacked
 
-__all__ = ["MACRO_F1", "SCHEMA", "Record", "are_times", "environment", "fits", "packed", "unpacked"]
+__all__ = ["MACRO_F1", "SCHEMA", "Record"]
 
 # 1: every row of a table in full. 2: flat specifications, no command and no numerics.
 SCHEMA = 3
 LARGEST = 1 << 28  # bytes of a record: that of 5,000 tasks has half as many
-WHOLE = 1 << 64  # of any whole number in it: far larger ones are no floats any more
 # figures a table may have for each byte of its file: rows that were not measured take no room there
 SPARSE = 64
-SKIP, THEN = "skip", "then"  # {"skip": 3, "then": [0.9]} stands for [null, null, null, 0.9]
 # What the measures of accuracy are called where they are of macro-F1.
 MACRO_F1 = {
     "immediate_accuracy": "immediate_macro_f1",
@@ -97,10 +90,10 @@ class Record:
 
     @property
     def summary(self) -> dict[str, float]:
-        """immediate_accuracy, continual_accuracy, forgetting_rate, final_accuracy; accuracy_deviation where isolated is known.
+        """immediate_accuracy, continual_accuracy, forgetting_rate, final_accuracy.
 
-        The same of macro-F1, if it was measured wherever accuracy was: see `MACRO_F1` for what they
-        are called.
+        And accuracy_deviation where `isolated` is known. The same of macro-F1, by the names in
+        `MACRO_F1`, if it was measured wherever accuracy was.
         """
         found = metrics.summary(np.array(_square(self.accuracy)), self.isolated)
         if self.macro_f1 and _measured(self.macro_f1) == _measured(self.accuracy):
@@ -116,7 +109,7 @@ class Record:
     def save(self, path: Path) -> None:
         """Write it as JSON, whole or not at all."""
         tables = {"accuracy": packed(self.accuracy), "macro_f1": packed(self.macro_f1)}
-        content = _lines(asdict(self) | tables | {"summary": self.summary, "schema": SCHEMA})
+        content = as_lines(asdict(self) | tables | {"summary": self.summary, "schema": SCHEMA})
         with whole_file(path) as aside:
             aside.write_text(content, encoding="utf-8")
 
@@ -131,7 +124,8 @@ class Record:
                 raise TypeError("its schema is no number")
             if schema > SCHEMA:
                 raise _NewerError(
-                    f"{path} has schema {schema}, this gateon reads up to {SCHEMA}: update gateon to read it."
+                    f"{path} has schema {schema}, this gateon reads up to {SCHEMA}: "
+                    "update gateon to read it."
                 )
             for name in ("accuracy", "macro_f1"):
                 content[name] = unpacked(content.get(name, []), SPARSE * len(text))
@@ -158,66 +152,8 @@ class _NewerError(ValueError):
     pass
 
 
-def packed(rows: list[list[float | None]]) -> list[Any]:
-    """Rows of a table without what was not measured at their beginning, so that a run that measures little keeps little.
-
-    >>> packed([[0.9], [None, 0.8], [None, None, 0.7]])
-    [[0.9], [None, 0.8], {'skip': 2, 'then': [0.7]}]
-    """
-    skipped = [
-        next((j for j, value in enumerate(row) if value is not None), len(row)) for row in rows
-    ]
-    return [
-        row if skip < 2 else {SKIP: skip, THEN: row[skip:]}
-        for row, skip in zip(rows, skipped, strict=True)
-    ]
-
-
-def unpacked(rows: Any, most: int) -> Any:
-    """What `packed` was given, and rows that are in full as they are; more figures than `most` are refused.
-
-    >>> unpacked([[0.9], [None, 0.8], {"skip": 2, "then": [0.7]}], most=100)
-    [[0.9], [None, 0.8], [None, None, 0.7]]
-    """
-    if not isinstance(rows, list):
-        return rows
-    full: list[Any] = []
-    for row in rows:
-        if isinstance(row, dict):
-            skip, then = row[SKIP], row[THEN]
-            if (
-                type(skip) is not int
-                or not 0 <= skip < len(rows)
-                or not isinstance(then, list)
-                or skip > most
-            ):
-                raise ValueError("its tables have gaps")
-            row, most = [None] * skip + then, most - skip
-        full.append(row)
-    return full
-
-
-def _lines(content: dict[str, Any]) -> str:
-    """JSON with an entry a line, so that people can read it: of lists each item, of tables each row."""
-    lines = []
-    for name, value in content.items():
-        shown = json.dumps(value)
-        if isinstance(value, list) and value:
-            shown = "[\n  " + ",\n  ".join(json.dumps(item) for item in value) + "\n ]"
-        elif isinstance(value, dict) and value:
-            shown = (
-                "{\n  "
-                + ",\n  ".join(
-                    f"{json.dumps(key)}: {json.dumps(item)}" for key, item in value.items()
-                )
-                + "\n }"
-            )
-        lines.append(f" {json.dumps(name)}: {shown}")
-    return "{\n" + ",\n".join(lines) + "\n}\n"
-
-
 def _check(record: Record) -> None:
-    """Refuse what is not of the annotated kind, and tables that would take more room than the file did."""
+    """Refuse what is not of the annotated kind, and tables with gaps."""
     for name, hint in get_type_hints(Record).items():
         if not fits(getattr(record, name), hint):
             raise TypeError(f"its {name} are of another kind")
@@ -226,56 +162,6 @@ def _check(record: Record) -> None:
     for rows in (record.accuracy, record.macro_f1):
         if any(not k < len(row) <= len(rows) for k, row in enumerate(rows)):
             raise ValueError("its tables have gaps")
-
-
-def are_times(seconds: list[dict[str, float]]) -> bool:
-    """Whether these are the seconds of tasks.
-
-    >>> are_times([{"train": 1.5, "evaluate": 0.1}]), are_times([{"train": 1.5}])
-    (True, False)
-    """
-    return all(
-        one.keys() == {"train", "evaluate"} and all(0 <= value < math.inf for value in one.values())
-        for one in seconds
-    )
-
-
-def fits(value: Any, kind: Any) -> bool:
-    """Whether a value read from JSON is what an annotation says.
-
-    >>> fits([{"train": 1}], list[dict[str, float]]), fits([None], list[float])
-    (True, False)
-    """
-    if kind is Any:
-        return True
-    if get_origin(kind) is list:
-        return isinstance(value, list) and _all_fit(value, get_args(kind)[0])
-    if get_origin(kind) is dict:
-        return isinstance(value, dict) and _all_fit(value.values(), get_args(kind)[1])
-    if get_origin(kind) is UnionType:
-        return any(fits(value, part) for part in get_args(kind))
-    return type(value) in PLAIN[kind] and (type(value) is not int or abs(value) <= WHOLE)
-
-
-# what JSON has for each
-PLAIN: dict[Any, set[Any]] = {
-    float: {float, int},
-    int: {int},
-    str: {str},
-    NoneType: {NoneType},
-}
-
-
-def _all_fit(values: Collection[Any], kind: Any) -> bool:
-    """At once where only their types count: a table of a thousand tasks has half a million figures."""
-    kinds = get_args(kind) if get_origin(kind) is UnionType else (kind,)
-    if all(one in PLAIN for one in kinds):
-        found = set(map(type, values))
-        allowed = set().union(*(PLAIN[one] for one in kinds))
-        return found <= allowed and (
-            int not in found or all(abs(value) <= WHOLE for value in values if type(value) is int)
-        )
-    return all(fits(item, kind) for item in values)
 
 
 def _measured(matrix: list[list[float | None]]) -> list[list[bool]]:
@@ -289,39 +175,3 @@ def _square(rows: list[list[float | None]]) -> list[list[float]]:
         + [math.nan] * (len(rows) - len(row))
         for row in rows
     ]
-
-
-def environment() -> dict[str, object]:
-    """Where and with what a figure was made: versions, commit, machine, time.
-
-    >>> sorted(environment())
-    ['commit', 'cores', 'machine', 'processor', 'python', 'threads', 'time', 'versions']
-    """
-    return {
-        "versions": {name: _version(name) for name in ("gateon", "torch", "numpy", "safetensors")},
-        "python": platform.python_version(),
-        "commit": commit(),
-        "machine": f"{platform.system()} {platform.machine()}",
-        "processor": _processor(),
-        "cores": os.cpu_count(),
-        "threads": torch.get_num_threads(),
-        "time": datetime.now(UTC).isoformat(timespec="seconds"),
-    }
-
-
-def _version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor()
-    return next(
-        (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")),
-        platform.processor(),
-    )

@@ -1,4 +1,4 @@
-"""Stopping between two steps: Ctrl-C, a closed terminal, and SIGTERM as schedulers send it before they take a machine away."""
+"""Stopping between two steps: by Ctrl-C, a closed terminal, or SIGTERM from a scheduler."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ class Terminated(Interrupted):
 
 
 class Stop:
-    """Whether somebody asked to stop, who and when; and whether what was learned is being written, which is never broken off."""
+    """Whether somebody asked to stop, and how and when.
+
+    While a checkpoint is being written nothing breaks that off.
+    """
 
     signal: int | None = None
     since = 0.0
@@ -42,7 +45,10 @@ class Stop:
 
 @contextmanager
 def stoppable() -> Iterator[Stop]:
-    """Signals are noted instead of raising in the middle of a step; a Ctrl-C that comes well after another one raises at once."""
+    """Note signals instead of raising in the middle of a step.
+
+    A Ctrl-C that comes well after another one raises at once.
+    """
     stop = Stop()
     if threading.current_thread() is not threading.main_thread():  # which alone hears of signals
         yield stop

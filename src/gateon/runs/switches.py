@@ -47,7 +47,8 @@ def compared(
     """
     if len(identities) != len(contexts):
         raise ValueError(
-            f"There are {len(identities)} tasks and {len(contexts)} contexts: give one for each task."
+            f"There are {len(identities)} tasks and {len(contexts)} contexts: "
+            "give one for each task."
         )
     delays, false_alarms, missed, returns, recognised, collapses = [], 0, 0, 0, 0, 0
     ended: dict[int, int] = {}  # the context each task ended in last
