@@ -11,6 +11,7 @@ import numpy as np
 
 from ..runs.record import Record
 from ..storage.checkpoint import whole_file
+from .colours import colours
 
 __all__ = ["bars", "compare_figure", "lines", "matrices", "points"]
 
@@ -36,6 +37,7 @@ def compare_figure(records: Mapping[str, Record], path: Path) -> list[Path]:
     Returns:
         The files written, PNG and SVG.
     """
+    colour = colours(records)
     with _drawing(1 + len(records), path) as (figure, axes, written):
         for n, (name, record) in enumerate(records.items()):
             size = len(record.accuracy)
@@ -50,8 +52,8 @@ def compare_figure(records: Mapping[str, Record], path: Path) -> list[Path]:
             figure.colorbar(image, ax=axes[n], fraction=0.046, label="accuracy (%)")
             # NaN, which is not drawn, where a task was not measured.
             means = values.mean(axis=1, where=np.tri(size, dtype=bool))
-            colour, learned = COLOURS[n % len(COLOURS)], range(1, size + 1)
-            axes[-1].plot(learned, means, "o-", color=colour, markersize=3, label=name)
+            style = {"color": colour[name], "markersize": 3, "label": name}
+            axes[-1].plot(range(1, size + 1), means, "o-", **style)
         axes[-1].xaxis.get_major_locator().set_params(integer=True)
         axes[-1].set(xlabel="tasks learned", ylabel="mean accuracy over them (%)", ylim=(0, 102))
         axes[-1].legend(frameon=False)
