@@ -83,7 +83,10 @@ def test_a_run_shows_the_matrix_the_figures_and_the_record(program, here):
         and lines[3].startswith("      2 ")
     )
     assert "continual" in out and "forgetting" in out and "deviation" not in out
-    assert lines[-1] == "percent; record: runs/own-data-n-gateon-0/record.json"
+    assert lines[-2:] == [
+        "percent; record: runs/own-data-n-gateon-0/record.json",
+        "page: runs/own-data-n-gateon-0/report.html",
+    ]
     assert len(err.splitlines()) == 3 and "task 2/2 t1: loss " in err
     record = Record.load(here / "runs/own-data-n-gateon-0/record.json")
     assert f"{100 * record.summary['continual_accuracy']:.2f}" in out
@@ -615,6 +618,7 @@ def test_compare_sets_methods_side_by_side(program, here):
         "compare.json",
         "compare.png",
         "compare.svg",
+        "report.html",
     }
     code, out, _ = program(*words, "--json")
     assert code == 0 and json.loads(out) == table

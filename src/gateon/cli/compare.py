@@ -10,6 +10,7 @@ from rich.console import Console
 from ..options.kinds import checked
 from ..report import terminal
 from ..report.figures import compare_figure
+from ..report.page import write_page
 from ..report.table import summarise, write_comparison
 from ..runs.compare import Seeds, compare
 from ..storage.files import printable
@@ -70,6 +71,7 @@ def command(
     first = {method: runs[0] for method, runs in records.items()}
     show.about_data(next(iter(first.values())), quiet)
     figures = compare_figure(first, folder / "compare")
+    page = write_page([folder], folder / "report.html")
     if as_json:
         print((folder / "compare.json").read_text(), end="")
         return
@@ -79,6 +81,7 @@ def command(
     console.print(terminal.table(summarise(records), seeds))
     print(f"percent{f', mean ± standard deviation of {seeds} seeds' if seeds > 1 else ''}")
     print(printable(f"table: {folder / 'compare.md'}, figure: {figures[0]}"))
+    print(printable(f"page: {page}"))
 
 
 def prepare(words: list[str]) -> tuple[Command, list[str]]:

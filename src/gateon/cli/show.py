@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import torch
 from rich.console import Console
 
 from ..report import terminal
+from ..report.page import write_page
 from ..report.table import summarise
 from ..runs.forecast import forecast
 from ..runs.identity import NUMERICS
@@ -29,6 +31,7 @@ def progress(quiet: bool) -> Progress | None:
 def record(found: Record, method: str, folder: Path, as_json: bool, quiet: bool) -> None:
     """The record of one run: the accuracy matrix and the summary, or the summary as JSON."""
     about_data(found, quiet)
+    page = _page(folder)
     if found.is_old:
         print(
             f"This record has numerics version {found.numerics}, and this gateon {NUMERICS}: "
@@ -43,6 +46,18 @@ def record(found: Record, method: str, folder: Path, as_json: bool, quiet: bool)
     console.print()
     console.print(terminal.table(summarise({method: [found]}), 1))
     print(printable(f"percent; record: {folder / 'record.json'}"))
+    if page is not None:
+        print(printable(f"page: {page}"))
+
+
+def _page(folder: Path) -> Path | None:
+    """The page beside a record, made if need be; None where the directory is read-only by now."""
+    path, record = folder / "report.html", folder / "record.json"
+    with suppress(OSError):
+        if not path.exists() or path.stat().st_mtime_ns < record.stat().st_mtime_ns:
+            write_page([folder], path)
+        return path
+    return None
 
 
 def about_data(found: Record, quiet: bool) -> None:
