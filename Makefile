@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo demo-quick test roundings quality style bench torture clean
+.PHONY: demo demo-quick test browser roundings quality style bench torture clean
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -35,6 +35,11 @@ test: quality
 # The numeric tests under every combination of kernels and threads, one after the other: about half an hour.
 roundings: .venv/installed
 	$(BIN)/python tests/roundings.py --all
+
+# Pages in a real browser; needs chromium.
+browser: .venv/installed
+	$(BIN)/pip install --quiet --constraint constraints.txt playwright
+	GATEON_BROWSER=1 $(BIN)/pytest tests/browser
 
 bench: .venv/installed
 	$(BIN)/python benchmarks/full_width_step.py
