@@ -262,7 +262,7 @@ def test_a_learner_that_has_gone_on_can_be_taken_back():
     learn.observe(*data(2)[0], context=2)  # context 1 is to inherit from 0
     saved, losses = copy.deepcopy(learn.state_dict()), []
     for _ in range(2):
-        learn.load_state_dict(copy.deepcopy(saved))
+        learn.load_state_dict(saved)
         losses.append([learn.observe(x, y, context=1).loss for x, y in data(1)])
     assert losses[0] == losses[1]
 
@@ -734,6 +734,25 @@ def test_functional_gradients_of_an_obstructed_model_are_plain():
 def test_a_learner_that_is_copied_says_what_to_do_instead():
     with pytest.raises(TypeError, match="load_state_dict"):
         copy.deepcopy(learner(gateon.GateON()))
+
+
+@pytest.mark.parametrize("compact", [True, False])
+@pytest.mark.parametrize("method", [gateon.GateON, partial(gateon.GateON, per="parameter")])
+def test_a_learner_with_the_state_of_another_shares_nothing_with_it(method, compact):
+    def make():
+        adam = partial(torch.optim.Adam, lr=0.01)
+        one = learner(method(), compact=compact, optimizer=adam)
+        for x, y in data(0):
+            one.observe(x, y, context=0)
+        return one
+
+    alone, given = make(), make()
+    other = learner(method(), compact=compact, optimizer=partial(torch.optim.Adam, lr=0.01))
+    other.load_state_dict(given.state_dict())
+    for x, y in data(1):
+        other.observe(x, y, context=0)
+    for x, y in data(2):
+        assert given.observe(x, y, context=0).loss == alone.observe(x, y, context=0).loss
 
 
 @pytest.mark.parametrize("fused", [False, True])

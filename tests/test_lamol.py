@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from functools import partial
 
@@ -197,9 +198,10 @@ def test_it_goes_on_in_the_middle_of_a_task_as_if_never_stopped(tmp_path):
     checkpoint.save(whole.state_dict(), tmp_path / "state.safetensors")
     state = checkpoint.load(tmp_path / "state.safetensors")
     losses = rest(whole)
-    other = learner(seed=3)
+    other, loaded = learner(seed=3), copy.deepcopy(state["optimizer"])
     other.load_state_dict(state)
     assert rest(other) == losses and other.written == whole.written == 16
+    torch.testing.assert_close(state["optimizer"]["state"], loaded["state"], rtol=0, atol=0)
     one, two = whole.model.state_dict(), other.model.state_dict()
     assert one.keys() == two.keys() and all(torch.equal(one[key], two[key]) for key in one)
 

@@ -146,9 +146,10 @@ def test_it_goes_on_in_the_middle_of_a_task_as_if_never_stopped(case, network, t
     state = reloaded(whole.state_dict(), tmp_path / "state.safetensors")
     assert_same(state, whole.state_dict())
     losses = rest(whole)
-    other = case.learner(network, seed=5)
+    other, loaded = case.learner(network, seed=5), copy.deepcopy(state)
     other.load_state_dict(state)
     assert rest(other) == losses
+    assert_same(state, loaded)  # what was loaded may be loaded again
     assert_same(whole.state_dict(), other.state_dict())
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from functools import partial
 
 import pytest
@@ -108,9 +109,10 @@ def test_it_goes_on_in_the_middle_of_a_task_as_if_never_stopped(make, tmp_path):
     state = reloaded(whole.state_dict(), tmp_path / "state.safetensors")
     assert_same(state, whole.state_dict())
     losses = rest(whole)
-    other = zoo()
+    other, loaded = zoo(), copy.deepcopy(state)
     other.load_state_dict(state)
     assert rest(other) == losses and other.rounds == whole.rounds
+    assert_same(state, loaded)
     assert_same(whole.state_dict(), other.state_dict())
 
 

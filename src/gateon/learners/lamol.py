@@ -27,6 +27,7 @@ from ..storage.states import (
     Whole,
     check,
     check_fits,
+    load_optimizer,
     optimizer_like,
     schedule_like,
 )
@@ -227,7 +228,7 @@ class Lamol:
         check_fits(state, partial(self.state_like, inputs=inputs))
         self._add_tasks(state["tasks"])
         self.model.load_state_dict(state["model"])
-        self.optimizer.load_state_dict(state["optimizer"])
+        load_optimizer(self.optimizer, state["optimizer"])
         if self.schedule is not None and state["schedule"] is not None:
             self.schedule.load_state_dict(state["schedule"])
         self._pseudo, self._of, self.context = state["pseudo"], state["of"], state["context"]

@@ -24,7 +24,7 @@ from ..gating.gates import gates_of
 from ..methods.base import Batch, Method, Narrowed, Outline
 from ..methods.finetune import Finetune
 from ..methods.shared.calls import logits, moved
-from ..storage.states import Inputs, check_fits
+from ..storage.states import Inputs, check_fits, load_optimizer
 from ..subnetwork.cut import cut_for
 from ..subnetwork.part import Part, leaves_idle_alone, take_part
 from .description import settings_of
@@ -334,7 +334,7 @@ class Learner:
         self._method.load_state_dict(state["method"])
         if state["active"] is None or not self._work_on_part(state["active"]):
             self._work_on_whole()
-        self.optimizer.load_state_dict(state["optimizer"])
+        load_optimizer(self.optimizer, state["optimizer"])
         if self.schedule is not None and state["schedule"] is not None:
             self.schedule.load_state_dict(state["schedule"])
         torch.set_rng_state(state["generator"])

@@ -30,6 +30,7 @@ from ..storage.states import (
     check,
     check_fits,
     grown,
+    load_optimizer,
     optimizer_like,
     schedule_like,
 )
@@ -215,7 +216,7 @@ class Zoo:
             self._members[-1].network.load_state_dict(member["network"])
         self.stored = {part["task"]: (part["x"], part["y"]) for part in state["stored"]}
         self.step, self.context = state["step"], state["context"]
-        self.optimizer.load_state_dict(state["optimizer"])
+        load_optimizer(self.optimizer, state["optimizer"])
         if self.schedule is not None and state["schedule"] is not None:
             self.schedule.load_state_dict(state["schedule"])
         self._generator.set_state(state["drawn"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -13,10 +14,15 @@ from torch.optim import Optimizer
 
 from .templates import ANYTHING, Partly, Rule, values_like
 
-__all__ = ["optimizer_like", "schedule_like"]
+__all__ = ["load_optimizer", "optimizer_like", "schedule_like"]
 
 # Sizes of a toy parameter: they tell which size of the parameter a size of the state comes from.
 PRIMES = (2, 3, 5, 7, 11, 13, 17, 19)
+
+
+def load_optimizer(optimizer: Optimizer, state: Mapping[str, Any]) -> None:
+    """Load a state into an optimizer, which takes over copies: torch's would write into the state."""
+    optimizer.load_state_dict(copy.deepcopy(dict(state)))
 
 
 def optimizer_like(

@@ -5,7 +5,7 @@ what a template is.
 """
 
 from .model_states import Grown, Inputs, availabilities_like, batch_like, contexts_like, grown
-from .optimizer_states import optimizer_like, schedule_like
+from .optimizer_states import load_optimizer, optimizer_like, schedule_like
 from .templates import (
     ANYTHING,
     COUNT,
@@ -39,6 +39,7 @@ __all__ = [
     "contexts_like",
     "grown",
     "indices_like",
+    "load_optimizer",
     "optimizer_like",
     "schedule_like",
     "values_like",
