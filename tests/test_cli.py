@@ -321,6 +321,10 @@ def test_what_cannot_be_run_is_one_sentence_and_exit_code_2(program, words, expe
         (["list", "stream"], "streams"),
         (["data", "gett"], "where"),
         ([], "compare"),
+        (["inspect", ""], "it is empty, expected a path"),
+        (["resume", ""], "it is empty, expected a path"),
+        (["run", "split-mnist", "--out", ""], "it is empty, expected a path"),
+        (["compare", "split-mnist", "--methods", "si", "--out", ""], "it is empty"),
     ],
 )
 def test_words_the_parser_does_not_know_name_those_it_does(program, words, expected):

@@ -588,5 +588,7 @@ def test_sharded_parameters_are_refused(tmp_path):
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
         with pytest.raises(ValueError, match=r"is sharded.*use DistributedDataParallel"):
             gateon.obstruct(optimizer, gates)
+        with pytest.raises(ValueError, match=r"is sharded.*a sub-network needs whole parameters"):
+            gateon.compact(model, 0)
     finally:
         torch.distributed.destroy_process_group()

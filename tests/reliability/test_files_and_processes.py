@@ -341,6 +341,25 @@ def test_names_are_shown_and_move_nothing(program):
     assert all(character.isprintable() for character in left)
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        [ESCAPE],
+        ["list", ESCAPE],
+        ["run", "own:data", f"--{ESCAPE}", "3"],
+        ["run", "own:data", "--optimizer", ESCAPE],
+        ["run", "own:data", "--seed", ESCAPE],
+        ["reproduce", "table-1", "--scale", ESCAPE],
+        ["inspect", ESCAPE, "--json", ESCAPE],
+    ],
+)
+def test_words_the_parser_refuses_are_shown(capfd, words):
+    with pytest.raises(SystemExit):
+        cli.main(words)
+    out, err = capfd.readouterr()
+    assert out == "" and err.replace("\n", "").isprintable()
+
+
 def test_names_in_tables_are_text():
     shown = markdown({f"a{ESCAPE}|b": {"seconds": (1.0, 0.0)}}, 1)
     assert "\x1b" not in shown and r"\x1b" in shown and r"\|b" in shown

@@ -6,13 +6,19 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from ..gating.gates import Gates
 from .settings import require
 
-__all__ = ["check_gradients", "checked_optimizers", "evaluate_closure", "skips_step"]
+__all__ = [
+    "check_gradients",
+    "check_unsharded",
+    "checked_optimizers",
+    "evaluate_closure",
+    "skips_step",
+]
 
 REFUSED = {
     torch.optim.LBFGS: "it moves several times in one step, along directions it remembers",
@@ -56,11 +62,16 @@ def _check_model(gates: Gates) -> None:
             "get_peft_model, which freezes what it finds, before attach; without PEFT, set "
             "requires_grad before you build the optimizer.",
         )
-    named = gates.model.named_parameters()
+    check_unsharded(gates.model, "availability")
+
+
+def check_unsharded(model: nn.Module, what: str) -> None:
+    """Refuse parameters of which each process has a piece."""
+    named = model.named_parameters()
     sharded = next((name for name, p in named if hasattr(p, "full_tensor")), None)
     require(
         sharded is None,
-        f"Parameter {sharded!r} is sharded (a DTensor, as made by fully_shard), and availability "
+        f"Parameter {sharded!r} is sharded (a DTensor, as made by fully_shard), and {what} "
         "needs whole parameters: use DistributedDataParallel.",
     )
 

@@ -16,6 +16,8 @@ try:
 except ImportError as missing:
     sys.exit(f"The program gateon needs {missing.name}: pip install 'gateon[program]'.")
 
+from ..storage.files import printable
+
 __all__ = ["JSON", "Command", "parse"]
 
 Command = Callable[..., None]
@@ -28,9 +30,29 @@ ABOUT = (
 
 
 def parse(words: list[str], commands: Mapping[str, Command]) -> None:
-    """Call the command that the words name, with their options."""
+    """Call the command that the words name, with their options.
+
+    Errors quote words: those with control characters are parsed silently, and again as they are
+    shown if that fails.
+    """
+    shown = [printable(word) for word in words]
+    try:
+        _parse(words, commands, tells=words == shown)
+    except SystemExit:
+        if words == shown:
+            raise
+        _parse(shown, commands, tells=True)
+
+
+def _parse(words: list[str], commands: Mapping[str, Command], *, tells: bool) -> None:
     tyro.extras.subcommand_cli_from_dict(
-        dict(commands), prog="gateon", description=ABOUT, args=words, config=STYLE, registry=KINDS
+        dict(commands),
+        prog="gateon",
+        description=ABOUT,
+        args=words,
+        console_outputs=tells,
+        config=STYLE,
+        registry=KINDS,
     )
 
 
@@ -56,7 +78,28 @@ def _optional(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
     )
 
 
+@KINDS.primitive_rule
+def _path(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
+    """Refuse an empty path, which Path takes for the working directory."""
+    if info.type is not Path:
+        return None
+    return PrimitiveConstructorSpec(
+        nargs=1,
+        metavar="PATH",
+        instance_from_str=lambda words: _full_path(words[0]),
+        is_instance=lambda value: isinstance(value, Path),
+        str_from_instance=lambda value: [str(value)],
+    )
+
+
+def _full_path(word: str) -> Path:
+    if not word:
+        raise ValueError("it is empty, expected a path")
+    return Path(word)
+
+
 def _first_that_fits(word: str, kinds: list[Any]) -> Any:
+    kinds = [_full_path if kind is Path else kind for kind in kinds]
     for kind in kinds[:-1]:
         with suppress(ValueError):
             return kind(word)
