@@ -6,7 +6,7 @@ from pathlib import Path
 
 import tyro
 
-from ..runs.folder import held_specification
+from ..runs.folder import held_specification, is_finished
 from ..runs.record import Record
 from ..runs.specification import Specification
 from ..runs.specified import run_specification
@@ -35,11 +35,10 @@ def command(
             f"{directory} holds a run that gateon run did not start ({told}): "
             "run the program that started it again."
         ) from reason
-    finished = directory / "record.json"
     # A finished run is only shown: its directory may be read-only by now.
     record = (
-        Record.load(finished)
-        if finished.exists()
+        Record.load(directory / "record.json")
+        if is_finished(directory)
         else run_specification(options, directory, progress=show.progress(quiet))
     )
     show.record(record, options.method.name, directory, as_json, quiet)

@@ -30,7 +30,7 @@ def command(
     Args:
         asked: what to run.
         out: directory of the run; runs/STREAM-METHOD-SEED by default. The same command continues
-            an unfinished run.
+            an unfinished run, and one with more tasks extends a finished one.
         isolated: also train a separate network on each task, once, for the accuracy deviation.
         save_spec: write the options to this .toml file and exit.
         as_json: print only the record's summary, as JSON.

@@ -22,6 +22,7 @@ __all__ = [
     "Entry",
     "Fact",
     "entry",
+    "facts_of",
     "load",
     "make",
     "method_options",
@@ -197,6 +198,15 @@ def needs(name: str) -> set[Need]:
     {'label'}
     """
     return {need for part in _parts(name) for need in METHODS[part].needs}
+
+
+def facts_of(name: str) -> dict[str, Fact]:
+    """The fields of a method that the run decides, and by which fact, of both where it is two.
+
+    >>> facts_of("dendrites+si")
+    {'segments': 'tasks', 'inputs': 'inputs'}
+    """
+    return {field: fact for part in _parts(name) for field, fact in METHODS[part].facts.items()}
 
 
 def load(name: str) -> type[Method]:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
 import re
 import warnings
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -13,17 +12,17 @@ from typing import Any
 from ..storage import checkpoint
 from ..storage.files import CheckpointWarning
 from .record import Record
-from .specification import Specification
 
 __all__ = [
     "CheckpointWarning",
-    "check_same",
     "checkpoint_path",
     "checkpoints",
-    "finished_run",
+    "finished_record",
     "folder_made",
     "held_specification",
+    "is_finished",
     "keep_only",
+    "last_checkpoint",
     "newest",
 ]
 
@@ -62,14 +61,15 @@ def checkpoint_path(folder: Path, task: int, step: int) -> Path:
 
 def checkpoints(folder: Path) -> list[Path]:
     """All there are, that of the furthest position first."""
-    found = [
-        (int(name[1]), int(name[2]), path)
-        for path in folder.iterdir()
-        if (name := NAME.fullmatch(path.name))
-    ]
-    return [path for *_, path in sorted(found, reverse=True)] + [folder / OLD] * (
-        folder / OLD
-    ).exists()
+    found = [path for path in folder.iterdir() if NAME.fullmatch(path.name)]
+    old = [folder / OLD] * (folder / OLD).exists()
+    return sorted(found, key=_position, reverse=True) + old
+
+
+def _position(path: Path) -> tuple[int, int]:
+    """The tasks and steps in a checkpoint's name."""
+    name = NAME.fullmatch(path.name)
+    return (int(name[1]), int(name[2])) if name else (0, 0)
 
 
 def newest(folder: Path) -> tuple[Path, dict[str, Any]] | None:
@@ -102,20 +102,35 @@ def keep_only(folder: Path, kept: Collection[Path]) -> None:
             path.unlink(missing_ok=True)
 
 
-def finished_run(folder: Path, asked: Record) -> Record | None:
-    """The record in the directory, if there is one; that of another run is an error."""
+def last_checkpoint(folder: Path, tasks: int) -> Path | None:
+    """The checkpoint of a finished run of so many tasks, if it was kept."""
+    paths = [checkpoint_path(folder, tasks, 0), folder / OLD]
+    return next((path for path in paths if path.exists()), None)
+
+
+def finished_record(folder: Path) -> Record | None:
+    """The record in a directory, if a run was finished there."""
     path = folder / "record.json"
-    if not path.exists():
-        return None
-    record = Record.load(path)
-    check_same(record.specification, record.data, record.numerics, asked, path)
-    return record
+    return Record.load(path) if path.exists() else None
+
+
+def is_finished(folder: Path) -> bool:
+    """Whether the directory has a record, and no checkpoint of more tasks that goes beyond it."""
+    record = finished_record(folder)
+    return record is not None and not _beyond(folder, record)
+
+
+def _beyond(folder: Path, record: Record) -> list[Path]:
+    """The checkpoints of a run that is being extended, that of the furthest position first."""
+    end = (len(record.tasks), 0)
+    return [path for path in checkpoints(folder) if _position(path) > end]
 
 
 def held_specification(folder: Path) -> dict[str, Any]:
     """What the run in a directory was asked for, finished or not."""
-    if (folder / "record.json").exists():
-        return Record.load(folder / "record.json").specification
+    record = finished_record(folder)
+    if record is not None and not _beyond(folder, record):
+        return record.specification
     found = checkpoints(folder) if folder.is_dir() else []
     for path in found:
         with suppress(checkpoint.DamagedError):  # told when the run goes on
@@ -129,54 +144,3 @@ def held_specification(folder: Path) -> dict[str, Any]:
             "begin the run anew elsewhere."
         )
     raise ValueError(f"{folder} holds no run to go on with: begin one with gateon run.")
-
-
-def check_same(
-    specification: Mapping[str, Any],
-    data: Mapping[str, Any],
-    numerics: int,
-    asked: Record,
-    path: Path,
-) -> None:
-    """Refuse a directory that holds another run than the one asked for.
-
-    The data must be the same too: files may change, and stand-ins make room for the real ones.
-
-    Args:
-        specification, data, numerics: of the run that was found.
-        asked: a record of the run asked for.
-        path: where it was found.
-    """
-    wanted, held = _comparable(asked.specification), _comparable(specification)
-    differs = next((key for key in {**wanted, **held} if held.get(key) != wanted.get(key)), None)
-    if differs is not None:
-        other = f"another run, with {differs} {held.get(differs)!r} and not {wanted.get(differs)!r}"
-    elif numerics != asked.numerics:
-        other = f"a run of numerics version {numerics}, and this gateon has {asked.numerics}"
-    elif _plain(data.get("sha256")) != _plain(asked.data.get("sha256")):
-        other = f"a run on other data, {data.get('name')} from {data.get('from')}"
-    else:
-        return
-    raise ValueError(
-        f"{path.parent} holds {other}: choose another output directory; nothing was changed."
-    )
-
-
-def _comparable(specification: Mapping[str, Any]) -> dict[str, Any]:
-    """Every option by its dotted name: older specifications lack options, or call them otherwise.
-
-    A run that was begun from Python has settings of its own, which stay as they are.
-    """
-    try:
-        return Specification.from_options(specification).flat()
-    except ValueError:
-        return {str(key): _plain(value) for key, value in specification.items()}
-
-
-def _plain(value: Any) -> Any:
-    """As JSON would give it back."""
-    if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, float) and math.isnan(value):
-        return None
-    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ..storage import checkpoint
 from ..storage.lock import owner_of
-from .folder import checkpoints
+from .folder import checkpoints, is_finished
 from .record import Record
 
 __all__ = ["Inspection", "inspect"]
@@ -44,9 +44,17 @@ def inspect(folder: Path) -> Inspection:
         seen.found.append(f"at work: {owner}")
     if not seen.found and not seen.wrong:
         seen.found.append("no run")
-    elif usable and not (folder / "record.json").exists() and owner is None:
+    elif usable and owner is None and not _is_over(folder):
         seen.found.append(f"unfinished: gateon resume {folder} goes on with it")
     return seen
+
+
+def _is_over(folder: Path) -> bool:
+    """Whether nothing is left to do; a damaged record is told of instead."""
+    try:
+        return is_finished(folder)
+    except (ValueError, OSError):
+        return True
 
 
 def _look_at_record(folder: Path, seen: Inspection) -> None:

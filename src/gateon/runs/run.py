@@ -17,12 +17,14 @@ from ..storage.states import Inputs
 from ..streams import Stream, Task
 from .batches import batches, outline, steps_of
 from .environment import environment
-from .folder import check_same, finished_run, folder_made, keep_only, newest
+from .folder import finished_record, folder_made, keep_only, last_checkpoint, newest
 from .identity import NUMERICS
 from .measure import look_inside, scores
 from .plan import Part, Plan, Schedule, check_plan
 from .progress import Progress, Quiet
 from .record import Record
+from .restore import restore_finished
+from .same_run import ELSEWHERE, check_same
 from .saving import Saver
 from .state import ALONE, Position, held_in, is_state, state_of
 from .stopping import Interrupted, Stop, Terminated, stoppable
@@ -56,15 +58,16 @@ def run(
     progress: Progress | None = None,
     save_every: float | None = None,
     keep: bool = True,
+    restore: bool = True,
     command: str | None = None,
 ) -> Record:
     """Learn every task of the stream in turn, measure, and write the record.
 
     Args:
         stream: the tasks.
-        learner: what learns them.
+        learner: what learns them. When `run` returns it has learned them, be it now or before.
         out: directory of the run. It is resumed if it was begun, and returned at once if it is
-            finished.
+            finished; if it is finished with fewer tasks, it goes on with the others.
         steps: batches of each task.
         epochs: instead of steps, how often to go through the samples of each task; the last batch
             of an epoch may be smaller.
@@ -81,6 +84,7 @@ def run(
         save_every: seconds between checkpoints. By default 60, or more where they would cost more
             than 2 % of the time, and after every task where they cost less.
         keep: leave the last checkpoint beside the record when the run is finished.
+        restore: False leaves the learner of a finished run as it is, if only the record is wanted.
         command: what began it, for the record.
 
     >>> from functools import partial
@@ -112,16 +116,39 @@ def run(
         return _Run(stream, learner, record, plan, told).go()
     folder = folder_made(Path(out))
     with alone_in(folder):
-        finished = finished_run(folder, record)
+        finished = finished_record(folder)
         if finished is None:
             return _Run(stream, learner, record, plan, told, folder).go()
+        _check_finished(folder, finished, record, plan.tasks)
+        if len(finished.tasks) < plan.tasks:
+            first = last_checkpoint(folder, len(finished.tasks))
+            return _Run(stream, learner, record, plan, told, folder, first).go()
+        if restore:
+            restore_finished(folder, finished, learner, Inputs(stream.shape, stream.classes))
         if isolated is not None and finished.isolated != isolated:
             finished.isolated, finished.isolated_macro_f1 = isolated, isolated_macro_f1
             finished.save(folder / "record.json")
         return finished
 
 
+def _check_finished(folder: Path, found: Record, asked: Record, tasks: int) -> None:
+    """Refuse a finished run that neither is the one asked for nor can be extended to it."""
+    path, done = folder / "record.json", len(found.tasks)
+    check_same(found.specification, found.data, found.numerics, asked, path)
+    if tasks < done:
+        raise ValueError(
+            f"{folder} holds this run with {done} tasks done: ask for {done} or more, or {ELSEWHERE}."
+        )
+    if tasks > done and last_checkpoint(folder, done) is None:
+        raise ValueError(
+            f"{folder} holds this run with {done} tasks done and without its last checkpoint, so "
+            f"that it cannot go on with more: {ELSEWHERE}."
+        )
+
+
 class _Run:
+    """Task by task: learn, measure, save. `first` is the end of the run that this one extends."""
+
     def __init__(
         self,
         stream: Stream,
@@ -130,12 +157,13 @@ class _Run:
         plan: Plan,
         progress: Progress,
         folder: Path | None = None,
+        first: Path | None = None,
     ) -> None:
         self.stream, self.learner, self.record, self.plan = stream, learner, record, plan
         self.progress, self.folder = progress, folder
         self.at = Position()
         self.trained = 0.0  # seconds of training in the current task
-        self.saver = Saver(folder, plan.save_every)
+        self.saver = Saver(folder, plan.save_every, pinned=first)
         self.resumed: Path | None = None  # the checkpoint gone on from, until a step is made
         self.stop = Stop()
 
@@ -301,15 +329,28 @@ class _Run:
         if not is_state(state):
             raise ValueError(f"{path} is no checkpoint of this run: delete it to start anew.")
         numerics = state.get("numerics", 1)
-        check_same(state["specification"], state["data"], numerics, self.record, path)
+        same = check_same(state["specification"], state["data"], numerics, self.record, path)
+        if not same:
+            self._check_length(state)
         inputs = Inputs(self.stream.shape, self.stream.classes)
         try:
-            held = held_in(state, self.plan, inferred=self._infers)
+            held = held_in(
+                state,
+                self.plan,
+                inferred=self._infers,
+                separate=self.learner.separate,
+                same_length=same,
+            )
             self.learner.load_state_dict(state["learner"], inputs)
         except (ValueError, OverflowError) as reason:
+            told = printable(reason)
+            if not same:
+                raise ValueError(
+                    f"{self.folder} cannot go on with {self.plan.tasks} tasks ({told}): give the "
+                    f"learner the arguments it had there, or {ELSEWHERE}."
+                ) from reason
             raise ValueError(
-                f"{path} is no checkpoint of this run ({printable(reason)}): "
-                "delete it to start anew."
+                f"{path} is no checkpoint of this run ({told}): delete it to start anew."
             ) from reason
         self.at, self.trained = held.position, held.trained
         self.record.seconds = held.seconds
@@ -317,6 +358,15 @@ class _Run:
             if name not in ALONE or getattr(self.record, name) is None:
                 setattr(self.record, name, value)
         self.saver.last = self.resumed = path
+
+    def _check_length(self, state: dict[str, Any]) -> None:
+        """Refuse to end a run with fewer tasks than it has done."""
+        done = state["position"].get("task")
+        if isinstance(done, int) and done >= self.plan.tasks:
+            raise ValueError(
+                f"{self.folder} holds this run with more tasks, {done} of them done: "
+                f"ask for more than {done}, or {ELSEWHERE}."
+            )
 
     def _finish(self) -> None:
         self.record.environment = environment()

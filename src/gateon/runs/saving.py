@@ -24,10 +24,13 @@ class Saver:
     Args:
         folder: the directory of the run.
         every: seconds between checkpoints; None: as often as costs little.
+        pinned: a checkpoint that stays meanwhile: that of the finished run which is being extended.
     """
 
-    def __init__(self, folder: Path | None, every: float | None) -> None:
-        self.folder, self.every = folder, every
+    def __init__(
+        self, folder: Path | None, every: float | None, pinned: Path | None = None
+    ) -> None:
+        self.folder, self.every, self.pinned = folder, every, pinned
         self.last: Path | None = None  # the last whole checkpoint
         self._saved, self._took = time.monotonic(), 0.0
 
@@ -39,12 +42,12 @@ class Saver:
         return time.monotonic() - self._saved > least
 
     def save(self, state: Mapping[str, Any], task: int, step: int) -> None:
-        """Write a checkpoint, and keep it and the one before."""
+        """Write a checkpoint, and keep it, the one before, and the pinned one."""
         start = time.monotonic()
         assert self.folder is not None
         path = checkpoint_path(self.folder, task, step)
         checkpoint.save(state, path)
-        keep_only(self.folder, [path, self.last or path])
+        keep_only(self.folder, [path, self.last or path, self.pinned or path])
         self.last = path
         self.rest(time.monotonic() - start)
 

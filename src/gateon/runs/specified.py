@@ -35,6 +35,7 @@ def run_specification(
         out,
         isolated=apart,
         progress=progress,
+        restore=False,
     )
 
 
@@ -47,6 +48,7 @@ def learn(
     isolated: Record | None = None,
     progress: Progress | None = None,
     keep: bool = True,
+    restore: bool = True,
     save_every: float | None = None,
 ) -> Record:
     """`run` with a stream and a learner made from the specification, and its other options."""
@@ -69,6 +71,7 @@ def learn(
         progress=progress,
         save_every=save_every,
         keep=keep,
+        restore=restore,
     )
     specification.save(out / "specification.toml")
     return record

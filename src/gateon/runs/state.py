@@ -93,7 +93,9 @@ def is_state(state: Mapping[str, Any]) -> bool:
     )
 
 
-def held_in(state: Mapping[str, Any], plan: Plan, *, inferred: bool) -> Held:
+def held_in(
+    state: Mapping[str, Any], plan: Plan, *, inferred: bool, separate: bool, same_length: bool
+) -> Held:
     """What a state holds; ValueError says what is not as it must be.
 
     Args:
@@ -101,6 +103,8 @@ def held_in(state: Mapping[str, Any], plan: Plan, *, inferred: bool) -> Held:
             parts.
         plan: of the run that goes on with it.
         inferred: whether contexts are inferred.
+        separate: whether contexts have networks of their own.
+        same_length: whether the state is of a run with as many tasks.
     """
     position = {"ended": False} | state["position"]
     held = state["found"]
@@ -111,12 +115,24 @@ def held_in(state: Mapping[str, Any], plan: Plan, *, inferred: bool) -> Held:
     }
     check(position.get("task"), Whole(0, plan.tasks), "position task")
     task = position["task"]
+    if not same_length:
+        found |= dict.fromkeys(ALONE)  # these are of all tasks
     found = _unpacked(found, task)
     _check_position(position, len(found["tasks"]), plan)
     _check_contexts(position, found, state["learner"], plan.tasks, inferred=inferred)
     _check_tables(found, task, plan.tasks)
     _check_times(times, task)
+    if not separate:
+        found |= {name: _as_planned(found[name], plan) for name in TABLES}
     return Held(Position(**position), found, times["trained"], times["seconds"])
+
+
+def _as_planned(rows: list[list[float | None]], plan: Plan) -> list[list[float | None]]:
+    """Without what was measured only because a task was to be the last one."""
+    planned: list[list[float | None]] = []
+    for k, row in enumerate(rows):
+        planned.append(row if plan.measures_all(k) else [*[None] * k, row[k]])
+    return planned
 
 
 def _unpacked(found: Mapping[str, Any], task: int) -> dict[str, Any]:
