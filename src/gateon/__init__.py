@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .gating.gate import Gate
     from .gating.gates import Gates, gates_of
     from .learners.learner import Learner, Observation
+    from .life.model import LivingModel, load
     from .methods import Finetune, GateON, Method, gating_only, obstruction_only, preset
     from .runs import metrics
     from .runs.record import Record
@@ -36,6 +37,7 @@ __all__ = [
     "GateON",
     "Gates",
     "Learner",
+    "LivingModel",
     "Method",
     "Observation",
     "Obstruction",
@@ -48,6 +50,7 @@ __all__ = [
     "gates_of",
     "gating_only",
     "inherit",
+    "load",
     "metrics",
     "models",
     "obstruct",
@@ -67,6 +70,7 @@ NAMES = {
     "gating.gate": ("Gate",),
     "gating.gates": ("Gates", "gates_of"),
     "learners.learner": ("Learner", "Observation"),
+    "life.model": ("LivingModel", "load"),
     "methods": ("Finetune", "GateON", "Method", "gating_only", "obstruction_only", "preset"),
     "runs.record": ("Record",),
     "runs.run": ("run",),

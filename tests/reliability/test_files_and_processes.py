@@ -394,7 +394,7 @@ class Sends:
 def test_a_closed_terminal_and_quick_ctrl_cs_save(program, monkeypatch, number, times, expected):
     specified("own:data", **ASKED).save(Path("run.toml"))
     with monkeypatch.context() as patched:
-        patched.setattr("gateon.cli.show.progress", lambda quiet: Sends(number, times))
+        patched.setattr("gateon.cli.printing.progress", lambda quiet: Sends(number, times))
         code, out, err = program("run", "run.toml", "--out", "o", "--quiet")
     assert (code, out) == (
         expected,
@@ -408,7 +408,7 @@ def test_whoever_asked_for_no_hangup_has_none(program, monkeypatch):
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does
     try:
         specified("own:data", **ASKED).save(Path("run.toml"))
-        monkeypatch.setattr("gateon.cli.show.progress", lambda quiet: Sends(signal.SIGHUP))
+        monkeypatch.setattr("gateon.cli.printing.progress", lambda quiet: Sends(signal.SIGHUP))
         assert program("run", "run.toml", "--out", "o", "--quiet")[0] == 0
     finally:
         signal.signal(signal.SIGHUP, before)

@@ -71,7 +71,7 @@ def words(out, **options):
 def stopped(out, program, monkeypatch, number=signal.SIGTERM):
     """Begin a run and stop it: what the program says."""
     with monkeypatch.context() as patched:
-        patched.setattr("gateon.cli.show.progress", lambda quiet: Stop(number))
+        patched.setattr("gateon.cli.printing.progress", lambda quiet: Stop(number))
         return program(*words(out))
 
 

@@ -5,6 +5,10 @@ from __future__ import annotations
 __all__ = ["COMMANDS"]
 
 COMMANDS = {
+    "learn": "Learn a task, in a new model or in one that has learned others.",
+    "predict": "Answer every row: label, probability, task, certainty.",
+    "show": "Show what a model has learned: tasks, accuracy then and now, room left.",
+    "undo": "Go back to the model as it was before the last learn.",
     "run": "Train on a stream of tasks, one after another, and measure what is retained.",
     "resume": "Continue an unfinished run as if it had never stopped, or show a finished one.",
     "inspect": "Show what is in the directory of a run, and check that it is intact.",

@@ -14,7 +14,7 @@ from ..report.page import write_page
 from ..report.table import summarise, write_comparison
 from ..runs.compare import Seeds, compare
 from ..storage.files import printable
-from . import show
+from . import printing
 from .parse import JSON, Command
 from .specified import Asked, short_name, specified
 
@@ -55,9 +55,9 @@ def command(
     }
     common = {name: value for name, value in asked.given.items() if name not in own}
     options = asked.start.with_options(common)
-    show.about_slow_bf16(options)
+    printing.about_slow_bf16(options)
     folder = out or Path("runs") / f"compare-{short_name(options.stream.name)}"
-    show.forecast_of_new(options, folder, quiet)
+    printing.forecast_of_new(options, folder, quiet)
     records = compare(
         options,
         _names(methods),
@@ -65,11 +65,11 @@ def command(
         folder,
         options=own,
         isolated=isolated,
-        progress=partial(show.progress, quiet),
+        progress=partial(printing.progress, quiet),
     )
     write_comparison(records, options.to_dict(), folder)
     first = {method: runs[0] for method, runs in records.items()}
-    show.about_data(next(iter(first.values())), quiet)
+    printing.about_data(next(iter(first.values())), quiet)
     figures = compare_figure(first, folder / "compare")
     page = write_page([folder], folder / "report.html")
     if as_json:

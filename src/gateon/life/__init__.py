@@ -1,7 +1,10 @@
-"""The living model: data of any kind read and understood, learned task by task, kept, and used.
+"""The living model: it learns task by task from data of any kind, answers in between, and is kept.
 
-`read` gives a `Table`, `understand` says what its columns are, `hold_out` sets a share of the rows
-aside, and an encoder turns rows into what a network sees. None of these needs torch.
+The way of data: `read` gives a `Table`, `understand` says what its columns are, `hold_out` sets a
+share of the rows aside, and an encoder turns rows into what a network sees. None of these needs
+torch. Then a `Front` makes samples, a `TaskNetwork` learns them in the context of their task, a
+`Recogniser` says which task a sample belongs to, and `LivingModel` holds all of it, in versions
+that a `Store` keeps.
 
 Imports every room but `report`, `reproduce`, `integrations` and `cli`.
 """
