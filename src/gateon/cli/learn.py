@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from pathlib import Path
+from typing import Annotated
 
 import tyro
 
@@ -12,14 +13,14 @@ from ..life.lesson import Lesson
 from ..life.model import changing
 from ..storage.files import printable
 from .hearing import Hearing
-from .parse import JSON, gigabytes
+from .parse import JSON, Directory, gigabytes
 
 __all__ = ["command"]
 
 
 def command(
-    directory: tyro.conf.Positional[Path],
-    data: tyro.conf.Positional[Path],
+    directory: Directory,
+    data: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DATA")],
     task: str | None = None,
     text: str | None = None,
     second: str | None = None,
@@ -35,7 +36,7 @@ def command(
     as_json: JSON = False,
     quiet: bool = False,
 ) -> None:
-    """Learn a task, in a new model or in one that has learned others, and keep what it learned.
+    """Learn a task, in a new model or in one that has learned others.
 
     The data are a CSV, TSV, JSON lines, Parquet or npz file, a folder of images (CLASS/FILE), or a
     folder with train and test tables. Stopped at any moment, the directory holds the model as it

@@ -16,12 +16,17 @@ try:
 except ImportError as missing:
     sys.exit(f"The program gateon needs {missing.name}: pip install 'gateon[program]'.")
 
+<<<<<<< HEAD
 from ..storage.files import printable
 
 __all__ = ["JSON", "Command", "gigabytes", "parse"]
+=======
+__all__ = ["JSON", "Command", "Directory", "gigabytes", "parse"]
+>>>>>>> d98b879 (Say in one line what each command of a living model does)
 
 Command = Callable[..., None]
 JSON = Annotated[bool, tyro.conf.arg(name="json")]
+Directory = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")]
 STYLE = (tyro.conf.PositionalRequiredArgs, tyro.conf.FlagCreatePairsOff)
 ABOUT = (
     "Continual learning without replay: learn task after task, and keep what was learned.\n\n"

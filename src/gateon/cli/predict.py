@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import tyro
 
@@ -12,14 +12,14 @@ from ..life.answer_files import check_ending, csv_text, write_answers
 from ..life.model import LivingModel, load
 from ..storage.files import printable
 from .hearing import Hearing
-from .parse import gigabytes
+from .parse import Directory, gigabytes
 
 __all__ = ["command"]
 
 
 def command(
-    directory: tyro.conf.Positional[Path],
-    data: tyro.conf.Positional[str],
+    directory: Directory,
+    data: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="DATA")],
     out: Path | None = None,
     task: str | None = None,
     text: str | None = None,
@@ -28,9 +28,9 @@ def command(
     data_limit: float | None = None,
     quiet: bool = False,
 ) -> None:
-    """Answer every row: label, probability, task, certainty, and whether it looks like any task.
+    """Answer every row: label, probability, task, certainty.
 
-    While the model learns, the version before is used.
+    It also says whether a row looks like any of the tasks. While the model learns, the version before is used.
 
     Args:
         directory: of the model.

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
-import tyro
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -14,13 +12,13 @@ from ..life.measuring import more_tasks
 from ..life.model import about
 from ..life.task import Task
 from ..storage.files import printable
-from .parse import JSON
+from .parse import JSON, Directory
 
 __all__ = ["command"]
 
 
-def command(directory: tyro.conf.Positional[Path], as_json: JSON = False) -> None:
-    """Show what a model has learned: tasks, labels, accuracy then and now, and the room left.
+def command(directory: Directory, as_json: JSON = False) -> None:
+    """Show what a model has learned: tasks, accuracy then and now, room left.
 
     Args:
         directory: of the model.

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import tyro
-
 from ..life.model import load
 from ..storage.files import printable
+from .parse import Directory
 
 __all__ = ["command"]
 
 
-def command(directory: tyro.conf.Positional[Path]) -> None:
-    """Go back to the model as it was before the last learn; the last three can be undone.
+def command(directory: Directory) -> None:
+    """Go back to the model as it was before the last learn.
+
+    The last three can be undone.
 
     Args:
         directory: of the model.
