@@ -16,13 +16,9 @@ try:
 except ImportError as missing:
     sys.exit(f"The program gateon needs {missing.name}: pip install 'gateon[program]'.")
 
-<<<<<<< HEAD
 from ..storage.files import printable
 
-__all__ = ["JSON", "Command", "gigabytes", "parse"]
-=======
 __all__ = ["JSON", "Command", "Directory", "gigabytes", "parse"]
->>>>>>> d98b879 (Say in one line what each command of a living model does)
 
 Command = Callable[..., None]
 JSON = Annotated[bool, tyro.conf.arg(name="json")]
