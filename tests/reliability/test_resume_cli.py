@@ -14,7 +14,7 @@ import torch
 
 from gateon import Learner, cli, streams
 from gateon.runs.folder import checkpoints
-from gateon.runs.record import Record
+from gateon.runs.record import SCHEMA, Record
 from gateon.runs.run import Interrupted, Quiet, run
 from gateon.runs.specification import Specification
 from gateon.runs.specified import run_specification
@@ -201,7 +201,7 @@ def cli_lock(folder):
 # Older versions
 
 
-@pytest.mark.parametrize("schema", [1, 2])
+@pytest.mark.parametrize("schema", range(1, SCHEMA + 1))
 def test_records_of_every_schema_are_read(schema):
     record = Record.load(SAMPLES / f"record-schema-{schema}.json")
     assert (
