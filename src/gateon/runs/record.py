@@ -55,6 +55,10 @@ class Record:
         curves: for each task, [[step, accuracy], ...] within it, where asked for.
         isolated: accuracies of networks that learn one task each, where known.
         isolated_macro_f1: the same for macro-F1.
+        labels: for each task, what labels 0, 1, ... are called; empty where they have no names.
+        samples: for each task, how many training samples it has.
+        shape: of one input.
+        classes: how many outputs the network has.
         part: the part of the data it was measured on, "test" or "validation".
         environment: versions, commit, machine, time.
         command: what runs it again; None where it was begun from Python.
@@ -77,6 +81,10 @@ class Record:
     curves: list[list[list[float]]] = field(default_factory=list)
     isolated: list[float] | None = None
     isolated_macro_f1: list[float] | None = None
+    labels: list[list[str]] = field(default_factory=list)
+    samples: list[int] = field(default_factory=list)
+    shape: list[int] | None = None
+    classes: int | None = None
     part: str = "test"
     environment: dict[str, Any] = field(default_factory=dict)
     command: str | None = None

@@ -107,6 +107,8 @@ def run(
         data=stream.source,
         isolated=isolated,
         isolated_macro_f1=isolated_macro_f1,
+        shape=list(stream.shape),
+        classes=stream.classes,
         part=part,
         command=command,
         numerics=NUMERICS,
@@ -213,6 +215,9 @@ class _Run:
         record.contexts.append(record.identities[-1])
         record.tasks.append(task.name)
         record.curves.append([])
+        named = self.stream.labels
+        record.labels.append([] if named is None else list(named(self.at.task)))
+        record.samples.append(len(task.train))
 
     def _learn_steps(self, task: Task) -> None:
         at, plan, train = self.at, self.plan, task.train
@@ -317,7 +322,7 @@ class _Run:
         if self.folder is None:
             self.saver.rest(0.0)
         else:
-            state = state_of(self.record, self.at, self.trained, self.learner)
+            state = state_of(self.record, self.at, self.trained, self.learner, self.plan.tasks)
             self.saver.save(state, self.at.task, self.at.step)
         self.stop.saving = False
 

@@ -17,12 +17,12 @@ from .plan import Plan
 from .record import Record
 from .tables import packed, unpacked
 
-__all__ = ["Held", "Position", "held_in", "is_state", "state_of"]
+__all__ = ["Held", "Position", "found_in", "held_in", "is_state", "state_of"]
 
 # What is kept of the record while it grows, but for times.
 FOUND = (
     *("tasks", "identities", "contexts", "switches", "accuracy", "macro_f1"),
-    *("density", "availability", "curves"),
+    *("density", "availability", "curves", "labels", "samples"),
 )
 TABLES = ("accuracy", "macro_f1")
 ALONE = ("isolated", "isolated_macro_f1")  # which may come to be known later
@@ -69,13 +69,14 @@ class Held:
 
 
 def state_of(
-    record: Record, position: Position, trained: float, learner: AnyLearner
+    record: Record, position: Position, trained: float, learner: AnyLearner, tasks: int
 ) -> dict[str, Any]:
-    """The state of a run."""
+    """The state of a run of so many tasks."""
     return {
         "specification": record.specification,
         "data": record.data,
         "numerics": record.numerics,
+        "inputs": {"shape": record.shape, "classes": record.classes, "tasks": tasks},
         "position": asdict(position),
         "found": {name: getattr(record, name) for name in KEPT}
         | {name: packed(getattr(record, name)) for name in TABLES},
@@ -107,17 +108,15 @@ def held_in(
         same_length: whether the state is of a run with as many tasks.
     """
     position = {"ended": False} | state["position"]
-    held = state["found"]
-    found = {**dict.fromkeys(ALONE), "identities": held.get("contexts"), "switches": []} | held
     times = state.get("times") or {
         "trained": position.pop("trained", None),
-        "seconds": found.pop("seconds", None),
+        "seconds": state["found"].get("seconds"),
     }
     check(position.get("task"), Whole(0, plan.tasks), "position task")
     task = position["task"]
+    found = found_in(state)
     if not same_length:
         found |= dict.fromkeys(ALONE)  # these are of all tasks
-    found = _unpacked(found, task)
     _check_position(position, len(found["tasks"]), plan)
     _check_contexts(position, found, state["learner"], plan.tasks, inferred=inferred)
     _check_tables(found, task, plan.tasks)
@@ -125,6 +124,13 @@ def held_in(
     if not separate:
         found |= {name: _as_planned(found[name], plan) for name in TABLES}
     return Held(Position(**position), found, times["trained"], times["seconds"])
+
+
+def _of_older(found: Mapping[str, Any]) -> dict[str, Any]:
+    """What older states lack."""
+    begun = len(found["tasks"]) if isinstance(found.get("tasks"), list) else 0
+    later = {"labels": [[]] * begun, "samples": [0] * begun, "switches": []}
+    return {**dict.fromkeys(ALONE), "identities": found.get("contexts"), **later}
 
 
 def _as_planned(rows: list[list[float | None]], plan: Plan) -> list[list[float | None]]:
@@ -135,8 +141,12 @@ def _as_planned(rows: list[list[float | None]], plan: Plan) -> list[list[float |
     return planned
 
 
-def _unpacked(found: Mapping[str, Any], task: int) -> dict[str, Any]:
-    """Everything found, of the right kinds, with its tables in full."""
+def found_in(state: Mapping[str, Any]) -> dict[str, Any]:
+    """Everything found, by field of the record, of the right kinds and with its tables in full."""
+    held, task = state["found"], state["position"].get("task")
+    check(task, Whole(0), "position task")
+    found = {name: value for name, value in held.items() if name != "seconds"}  # of schema 1
+    found = _of_older(held) | found
     check_fits(found, lambda found: dict.fromkeys(KEPT, ANYTHING))
     try:
         full = {**found, **{name: unpacked(found[name], (task + 1) ** 2) for name in TABLES}}
@@ -170,7 +180,7 @@ def _check_contexts(
     inferred: bool,
 ) -> None:
     begun, identities = len(found["tasks"]), len(position["identities"])
-    for name in ("identities", "contexts", "curves"):
+    for name in ("identities", "contexts", "curves", "labels", "samples"):
         check(len(found[name]), Whole(begun, begun), f"found {name}")
     # A context beyond these would be made when it is asked for, whatever its number is.
     books = _books(learner) if inferred else None

@@ -1,6 +1,6 @@
 """What a stream is: an ordered sequence of tasks, each made when it is asked for and never kept."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from operator import index
@@ -77,6 +77,7 @@ class Stream:
             dropped.
         augment: varies the inputs of a training batch before it is learned; the key (seed, task,
             step) decides how.
+        labels: what labels 0, 1, ... of task k are called, where they have names.
 
     >>> from gateon import streams
     >>> stream = streams.permuted_mnist(tasks=3, seed=0, data="mnist-5k")
@@ -93,6 +94,7 @@ class Stream:
     make: Callable[[int], Task]
     make_split: Callable[[int, Part], Split] | None = None
     augment: Callable[[Tensor, tuple[int, ...]], Tensor] | None = None
+    labels: Callable[[int], Sequence[str]] | None = None
 
     def __len__(self) -> int:
         """How many tasks."""

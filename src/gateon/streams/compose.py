@@ -43,6 +43,7 @@ def recurring(
         raise ValueError(
             f"The order must name tasks 0 to {len(stream) - 1}, at least one, not {turns}."
         )
+    named = stream.labels or (lambda k: ())
     return Stream(
         name=f"recurring {stream.name}",
         tasks=len(turns),
@@ -53,6 +54,7 @@ def recurring(
         make=lambda k: stream[turns[k]],
         make_split=lambda k, part: stream.split(turns[k], part),
         augment=stream.augment,
+        labels=None if stream.labels is None else lambda k: named(turns[k]),
     )
 
 
@@ -144,6 +146,7 @@ def blurred(stream: Stream, width: float = 0.2, seed: int = 0) -> Stream:
         make=make,
         make_split=make_split,
         augment=stream.augment,
+        labels=stream.labels,
     )
 
 

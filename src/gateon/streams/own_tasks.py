@@ -91,6 +91,7 @@ def own(path: Path | str, seed: int = 0, data_limit: float | None = None) -> Str
         source=source,
         make=lambda k: assemble(layout.names[k], k, lambda part: make_split(k, part)),
         make_split=make_split,
+        labels=None if layout.labels is None else lambda k: layout.labels or (),
     )
 
 

@@ -250,6 +250,7 @@ def _stream(
         source=corpus.source | _said(corpus, held.cut, length),
         make=lambda k: assemble(names[k], every.index(names[k]), lambda part: make_split(k, part)),
         make_split=make_split,
+        labels=None if corpus.classes is None else lambda k: corpus.classes or (),
     )
 
 

@@ -1,6 +1,6 @@
 """What streams of images have in common: a part held out, tasks with an identity, classes split over tasks, batches varied."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -64,6 +64,7 @@ def make_stream(
     split: Callable[[int, Part], Split],
     title: Callable[[int], str],
     key: Callable[[int], object],
+    labels: Callable[[int], Sequence[str]] | None = None,
 ) -> Stream:
     """A stream in which tasks of equal key are the same task: it returns under the identity of its first time."""
 
@@ -80,6 +81,7 @@ def make_stream(
         source=data.source,
         make=lambda k: assemble(title(k), identity(k), lambda part: split(k, part)),
         make_split=split,
+        labels=labels,
     )
 
 
@@ -132,9 +134,13 @@ def split_classes(
         rows = np.flatnonzero(within[labels] >= 0)
         return Split(convert(images[rows]), torch.tensor(within[labels[rows]]))
 
-    return make_stream(
-        dataset, settings, count, split, lambda k: f"{word} " + " ".join(map(str, dealt(k))), dealt
-    )
+    def names(k: int) -> list[str]:
+        return [str(number) for number in dealt(k)]
+
+    def title(k: int) -> str:
+        return " ".join([word, *names(k)])
+
+    return make_stream(dataset, settings, count, split, title, dealt, names)
 
 
 def augmented(stream: Stream) -> Stream:

@@ -36,11 +36,15 @@ PART_NAMES: dict[str, Part] = {part: part for part in PARTS} | {
 
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """The names and parts of the tasks, and a function that reads one part of task k."""
+    """The names and parts of the tasks, and a function that reads one part of task k.
+
+    Where labels 0, 1, ... have names, the same in all tasks, they are `labels`.
+    """
 
     names: list[str]
     parts: list[set[Part]]
     read: Callable[[int, Part], Arrays]
+    labels: list[str] | None = None
 
 
 def layout_of(path: Path, seed: int, largest: int | None = None) -> Layout:
@@ -144,7 +148,9 @@ def image_layout(path: Path, seed: int, largest: int | None = None) -> Layout:
             images[n] = image
         return images, np.array([labels[name] for _, name in chosen], np.int64)
 
-    return Layout([task.name for task in tasks], [set(parts) for parts in listed], read)
+    return Layout(
+        [task.name for task in tasks], [set(parts) for parts in listed], read, list(labels)
+    )
 
 
 def _listed(task: Path, k: int, seed: int) -> dict[Part, list[tuple[Path, str]]]:

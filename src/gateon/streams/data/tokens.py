@@ -17,7 +17,7 @@ from torch import Tensor
 from ..draw import permutation
 from .fetch import settle, workplace
 
-__all__ = ["Text", "Tokens", "by_length", "tokens"]
+__all__ = ["Text", "Tokens", "by_length", "tokenised", "tokens"]
 
 Text = tuple[str, str | None]
 """A text, or a pair of texts that the tokenizer joins with its separator."""
@@ -71,7 +71,7 @@ def tokens(
         directory: where to keep the file.
         name: the beginning of its name, for people.
     """
-    rules = json.loads(tokenizer.backend_tokenizer.to_str()) | {"truncation": None, "padding": None}
+    rules = _rules(tokenizer)
     key = sha256(json.dumps([1, length, rules], sort_keys=True).encode())
     for text in texts:
         key.update(json.dumps(text).encode())
@@ -92,6 +92,17 @@ def tokens(
     except OSError:
         pass
     return made
+
+
+def tokenised(texts: Sequence[Text], tokenizer: Any, length: int) -> Tokens:
+    """The texts' tokens, of each at most `length`, without a file; arguments as for `tokens`."""
+    return _made(texts, _rules(tokenizer), length)
+
+
+def _rules(tokenizer: Any) -> dict[str, Any]:
+    """What a tokenizer does, but for cutting and padding."""
+    rules: dict[str, Any] = json.loads(tokenizer.backend_tokenizer.to_str())
+    return rules | {"truncation": None, "padding": None}
 
 
 def by_length(order: Tensor, lengths: Tensor, batch: int, key: tuple[int, ...]) -> Tensor:
