@@ -294,3 +294,25 @@ def ridge(features, labels, classes, strength):
     H = torch.cat([features.double(), below])
     Y = torch.cat([one_hot, torch.zeros(width, classes, dtype=torch.float64)])
     return torch.linalg.lstsq(H, Y).solution
+
+
+def recognised(scores, logits, owner, a, b, c):
+    """p(row | x) = p(task | x) p(row | x, task), one sample and one row after another."""
+    found = torch.zeros(scores.shape, dtype=torch.float64)
+    for n, s in enumerate(scores.double()):
+        whole = sum(math.exp(a * v) for v in s)
+        for task in set(owner):
+            rows = [r for r, own in enumerate(owner) if own == task]
+            of_task = sum(math.exp(a * s[r]) for r in rows) / whole
+            by_ridge = sum(math.exp(b * s[r]) for r in rows)
+            opinions = [math.exp(b * s[r]) / by_ridge for r in rows]
+            if logits is not None:
+                z = logits[n].double()
+                by_network = sum(math.exp(c * z[r]) for r in rows)
+                opinions = [
+                    (p * math.exp(c * z[r]) / by_network) ** 0.5
+                    for p, r in zip(opinions, rows, strict=True)
+                ]
+            for p, r in zip(opinions, rows, strict=True):
+                found[n, r] = of_task * p / sum(opinions)
+    return found
