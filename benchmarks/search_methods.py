@@ -3,8 +3,7 @@
     python benchmarks/search_methods.py [--methods ewc,si] [--streams permuted-mnist]
 
 Network, steps and batch are those of `gateon reproduce comparison --scale cpu`. Trials that are in
-the record already are not run again. What was best goes to src/gateon/reproduce/chosen.py, from
-where the comparison takes it.
+the record already are not run again. What was best stands in reproduce/tables/comparison.
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import measure
-from gateon.reproduce.comparison_jobs import COMPARED
 from gateon.runs.run import run
 from gateon.runs.specification import Specification
 from gateon.streams import Stream
@@ -24,6 +22,7 @@ from gateon.streams import Stream
 Trial = Mapping[str, Any]
 ROOT = Path(__file__).parent.parent
 STREAMS = ("permuted-mnist", "split-mnist")
+COMPARED = {"data": "mnist", "tasks": 10, "hidden": (400, 400), "steps": 100, "batch": 128}
 OGD: Trial = {"memory": 20, "optimizer": "plain"}
 
 
@@ -245,20 +244,6 @@ def choose(rows: list[dict[str, Any]]) -> dict[str, dict[str, Trial]]:
     return chosen
 
 
-def write_chosen(chosen: Mapping[str, Mapping[str, Trial]], path: Path) -> None:
-    """The same module with other data."""
-    head, _, _ = path.read_text().partition("CHOSEN: dict")
-    lines = ["CHOSEN: dict[str, dict[str, Mapping[str, Any]]] = {"]
-    for method, streams in chosen.items():
-        lines.append(f"    {json.dumps(method)}: {{")
-        lines += [
-            f"        {json.dumps(stream)}: {json.dumps(dict(trial))},"
-            for stream, trial in streams.items()
-        ]
-        lines.append("    },")
-    path.write_text(head + "\n".join([*lines, "}"]) + "\n")
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--methods", default=",".join(TRIALS))
@@ -287,7 +272,7 @@ def main() -> None:
                     },
                     flush=True,
                 )
-                chosen = choose(rows)
+                choose(rows)
                 settings = {
                     **COMPARED,
                     "tasks": 3,
@@ -298,7 +283,6 @@ def main() -> None:
                 measure.write(
                     "search/methods", settings, rows, "python benchmarks/search_methods.py"
                 )
-                write_chosen(chosen, ROOT / "src" / "gateon" / "reproduce" / "chosen.py")
 
 
 if __name__ == "__main__":

@@ -8,12 +8,11 @@ from pathlib import Path
 import pytest
 
 from gateon.methods.registry import METHODS
-from gateon.reproduce import JOBS, Row, Scale, cells, read, reproduce
-from gateon.reproduce.chosen import CHOSEN
-from gateon.reproduce.comparison_jobs import KIN, OTHERS
+from gateon.reproduce import Row, Scale, Table, cells, load, read, reproduce
+from gateon.reproduce.deviations import deviations
 from gateon.reproduce.draw import cost
-from gateon.reproduce.job import Job, differences
-from gateon.reproduce.show import table
+from gateon.reproduce.show import page
+from gateon.runs import legacy
 from gateon.runs.specification import Specification
 
 pytestmark = pytest.mark.usefixtures("few_digits")
@@ -21,7 +20,7 @@ RECORD = Path(__file__).parents[2] / "results" / "search" / "methods" / "record.
 
 
 def test_every_method_but_the_parts_of_gateon_is_compared():
-    mnist = {row.fields["method"] for row in JOBS["comparison"].rows}
+    mnist = {row.options["method.name"] for row in load("comparison").rows}
     language = {name for name in METHODS if name not in mnist}
     assert mnist >= {
         "n-gateon",
@@ -43,7 +42,7 @@ def test_every_method_but_the_parts_of_gateon_is_compared():
 @pytest.mark.parametrize("scale", ["quick", "cpu", "paper"])
 @pytest.mark.parametrize("name", ["comparison", "comparison-wide", "table-native"])
 def test_every_place_can_be_run(name, scale):
-    job = JOBS[name]
+    job = load(name)
     made = cells(job, scale)
     assert len(made) == len(job.rows) * len(job.streams)
     for cell in made:
@@ -53,17 +52,21 @@ def test_every_place_can_be_run(name, scale):
             cell.specification.make_method()
 
 
-def test_fields_of_a_stream_or_a_scale_override_those_of_the_row():
-    where = {"split-mnist": {"lr": 2.0}, "cpu": {"steps": 3}, "split-mnist at cpu": {"steps": 4}}
-    row = Row("a", {"method": "ewc", "lr": 1.0, "steps": 7}, where=where)
-    scales = {"cpu": Scale({"steps": 9}), "paper": Scale({"steps": 9})}
-    job = Job(
-        "j", "J", (row,), {"permuted-mnist": {}, "split-mnist": {}}, scales, columns={"best": {}}
+def test_options_of_a_stream_or_a_scale_go_before_those_of_the_row():
+    row = Row(
+        "a",
+        {"method.name": "ewc", "training.lr": 1.0, "training.steps": 7},
+        on={"split-mnist": {"training.lr": 2.0}},
+        at={"cpu": {"training.steps": 3}},
+        at_on={"cpu": {"split-mnist": {"training.steps": 4}}},
     )
+    scales = {name: Scale({"training.steps": 9}) for name in ("cpu", "paper")}
+    streams = ("permuted-mnist", "split-mnist")
+    table = Table("j", "paper", "J", (row,), {"best": {}}, streams, scales)
     found = {
         (scale, c.stream): (c.specification.training.lr, c.specification.training.steps)
         for scale in scales
-        for c in cells(job, scale)
+        for c in cells(table, scale)
     }
     assert found == {
         ("cpu", "permuted-mnist"): (1.0, 3),
@@ -71,35 +74,45 @@ def test_fields_of_a_stream_or_a_scale_override_those_of_the_row():
         ("paper", "permuted-mnist"): (1.0, 7),
         ("paper", "split-mnist"): (2.0, 7),
     }
-    assert differences(job, "cpu") == [
-        "a: steps 3 (7); in brackets what scale paper has.",
-        "a on split-mnist: steps 4 (7); in brackets what scale paper has.",
+    assert deviations(table, "cpu") == [
+        "a: steps 3 (7); in parentheses, at scale paper.",
+        "a on split-mnist: steps 4 (7); in parentheses, at scale paper.",
     ]
-    assert differences(job, "paper") == []
+    assert deviations(table, "paper") == []
 
 
-def test_settings_chosen_for_one_stream_do_not_leak_into_another():
-    for row in (row for row in OTHERS if row.fields["method"] in CHOSEN):
-        for stream, kin in KIN.items():
-            assert row.where[stream] == CHOSEN[row.fields["method"]].get(kin, {})
+def options_of_trial(row):
+    """The options that a trial of the record set, by dotted name."""
+    flat = {"stream": row["stream"], "method": row["method"], "settings": ""}
+    for word in row["settings"].split(", "):
+        name, _, value = word.partition(" ")
+        flat[name] = json.loads(value) if value[0].isdigit() else value
+    return legacy.nested(flat)
 
 
-@pytest.mark.skipif(not RECORD.exists(), reason="the search was not run")
-def test_what_was_chosen_is_the_best_trial_in_the_record():
+def test_the_settings_compared_are_those_of_the_best_trials_in_the_record():
     rows = [row for row in json.loads(RECORD.read_text())["result"] if row["continual"] is not None]
-    for method, streams in CHOSEN.items():
-        for stream, chosen in streams.items():
-            here = [row for row in rows if (row["method"], row["stream"]) == (method, stream)]
-            best = max(here, key=lambda row: row["continual"])
-            assert best["settings"] == ", ".join(
-                f"{name} {value}" for name, value in chosen.items()
-            )
+    kin = {"permuted-mnist": ("permuted-mnist", "rotated-mnist", "shuffled-mnist")}
+    compared = {
+        (c.row.options["method.name"], c.stream): c for c in cells(load("comparison"), "cpu")
+    }
+    trials = {(row["method"], row["stream"]) for row in rows}
+    assert len(trials) == 38
+    for method, tried in trials:
+        here = [row for row in rows if (row["method"], row["stream"]) == (method, tried)]
+        best = options_of_trial(max(here, key=lambda row: row["continual"]))
+        fresh = Specification.from_options({"stream.name": tried, "method.name": method} | best)
+        for stream in kin.get(tried, (tried,)):
+            asked = compared[method, stream].specification
+            assert asked.method == fresh.method
+            for name in ("training.lr", "training.optimizer", "network.norm"):
+                assert asked[name] == fresh[name]
 
 
 def test_native_protocols_keep_what_the_publications_say():
     native = {
         cell.row.label: cell.specification
-        for cell in cells(JOBS["table-native"], "paper")
+        for cell in cells(load("table-native"), "paper")
         if not cell.row.scales
     }
     assert len(native) == 9
@@ -172,12 +185,11 @@ def a_content(*entries):
         "rows": rows,
         "paper": {},
         "differences": [],
-        "waiting": [],
     }
 
 
 def test_the_table_says_what_a_method_needs():
-    text = table(a_content(an_entry("A", replay=True), an_entry("B", heads=True)))
+    text = page(a_content(an_entry("A", replay=True), an_entry("B", heads=True)))
     assert "| replay | own heads | task label at test |" in text
     assert (
         "| A | 90.00 (1) | yes | no | no |" in text and "| B | 90.00 (1) | no | yes | no |" in text
@@ -186,7 +198,7 @@ def test_the_table_says_what_a_method_needs():
         "printed": "published",
         "paper": {"A": {"s": {"continual_accuracy": 91.5}}},
     }
-    assert "| published: continual accuracy (%) |" in table(other)
+    assert "| published: continual accuracy (%) |" in page(other)
 
 
 def test_names_in_the_figure_of_cost_stand_apart_though_the_points_do_not(tmp_path):
@@ -194,8 +206,8 @@ def test_names_in_the_figure_of_cost_stand_apart_though_the_points_do_not(tmp_pa
     written = cost(
         a_content(*(an_entry(row, replay=row.endswith("3")) for row in rows)), tmp_path / "figure"
     )
-    text = written[1].read_text()
-    assert [path.suffix for path in written] == [".png", ".svg"]
+    text = written[0].read_text()
+    assert [path.suffix for path in written] == [".svg"]
     assert (
         all(f"<!-- {row} -->" in text for row in rows)
         and "<!-- stored data of past tasks -->" in text
@@ -208,10 +220,15 @@ def test_names_in_the_figure_of_cost_stand_apart_though_the_points_do_not(tmp_pa
 
 
 def test_deviations_are_from_the_row_of_isolated_networks_with_its_own_settings(tmp_path):
-    changes = {"hidden": (12, 12), "steps": 4, "batch": 20, "tasks": 2, "data": "mnist-5k"}
+    changes = {
+        "network.hidden": [12, 12],
+        "training.steps": 4,
+        "training.batch": 20,
+        "stream.tasks": 2,
+    }
     rows = ["p-GateON", "Isolated"]
     reproduce(
-        JOBS["comparison"],
+        load("comparison"),
         "quick",
         out=tmp_path,
         results=tmp_path,

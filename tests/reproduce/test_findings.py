@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from gateon.reproduce import claims, findings, paper, show, write_targets
-from gateon.reproduce.paper import PERMUTED, ROTATED, SHUFFLED
+from gateon.reproduce import checks, docs, findings, load, names, show, write_targets
+from gateon.reproduce.table import Claim
+
+PERMUTED, ROTATED, SHUFFLED = "permuted-mnist", "rotated-mnist", "shuffled-mnist"
 
 
 def an_entry(row, numbers, *, column="best", stream=PERMUTED, hidden=(10,), series=None, **more):
@@ -36,7 +40,6 @@ def a_content(*entries, measures=("continual_accuracy",), columns=("best",), pap
         "streams": list(dict.fromkeys(e["stream"] for e in entries)) or [PERMUTED],
         "measures": list(measures),
         "paper": paper or {},
-        "waiting": [],
         "differences": ["steps: 1 (the paper: 2)."],
         "entries": list(entries),
     }
@@ -51,20 +54,20 @@ def test_a_target_is_met_by_the_better_of_the_two_views():
         an_entry("n-GateON", continual(97.9)),
         an_entry("p-GateON", continual(98.01) | {"forgetting_rate": 0.07}),
     )
-    found = {"table-1": table}
-    assert findings.at_least("table-1", PERMUTED, 98.0)(found) == findings.Finding(
+    assert checks.at_least(table, [PERMUTED], 98.0) == findings.Finding(
         "98.01 (p-GateON, 1 seed)", True
     )
-    assert findings.at_least("table-1", PERMUTED, 98.02)(found).holds is False
-    forgetting = findings.at_least("table-1", PERMUTED, 0.05, "forgetting_rate", at_most=True)
-    assert forgetting(found) == findings.Finding("0.07 (p-GateON, 1 seed)", False)
-    assert findings.at_least("table-1", ROTATED, 1.0)(found).holds is None
-    assert findings.at_least("comparison", PERMUTED, 1.0)(found).holds is None
+    assert checks.at_least(table, [PERMUTED], 98.02).holds is False
+    assert checks.at_most(table, [PERMUTED], 0.05, "forgetting_rate") == findings.Finding(
+        "0.07 (p-GateON, 1 seed)", False
+    )
+    assert checks.at_least(table, [ROTATED], 1.0).holds is None
+    assert checks.at_least(None, [PERMUTED], 1.0).holds is None
 
 
 def test_a_number_that_only_rounds_to_the_target_misses_it():
-    found = {"table-1": a_content(an_entry("n-GateON", continual(97.996)))}
-    assert findings.at_least("table-1", PERMUTED, 98.0)(found) == findings.Finding(
+    table = a_content(an_entry("n-GateON", continual(97.996)))
+    assert checks.at_least(table, [PERMUTED], 98.0) == findings.Finding(
         "98.00 (n-GateON, 1 seed)", False
     )
 
@@ -79,10 +82,10 @@ def test_an_order_is_of_networks_of_one_size():
         an_entry("p-GateON 0", continual(90), hidden=wide),
         an_entry("p-GateON 0, narrow", continual(70), hidden=narrow),
     ]
-    found = {"table-ablation": a_content(*entries)}
+    content = a_content(*entries)
 
     def order(*rows):
-        return findings.ordered("table-ablation", PERMUTED, rows)(found)
+        return checks.rising(content, [PERMUTED], rows)
 
     shown = "Vanilla 30.00 < Gating only, narrow 60.00 < p-GateON 0, narrow 70.00"
     assert order("Vanilla", "Gating only", "p-GateON 0") == findings.Finding(shown, True)
@@ -102,95 +105,93 @@ def test_saturation_is_a_fall_of_immediate_accuracy():
             an_entry(row, {}, series={"immediate": {"mean": [0.98] * 10 + [last] * 10}})
             for row, last in rows
         ]
-        return {"figure-epsilon": a_content(*courses)}
+        return a_content(*courses)
 
-    check = claims._saturation("figure-epsilon")
+    def check(content):
+        stays = ["n-GateON 0.5", "n-GateON 1"]
+        return checks.saturation(content, [PERMUTED], ["n-GateON 0"], stays, 1.0)
+
     shown = "immediate accuracy falls by 8.00 (n-GateON 0), 0.50 (n-GateON 0.5), 0.20 (n-GateON 1)"
     assert check(found(0.90, 0.975, 0.978)) == findings.Finding(shown, True)
     assert (
         check(found(0.98, 0.98, 0.98)).holds is False
         and check(found(0.9, 0.9, 0.98)).holds is False
     )
-    assert check({}).holds is None
+    assert check(None).holds is None
 
 
 def test_transfer_needs_every_row_and_stream():
-    check = findings.above(
-        "table-supplement",
-        [("n-GateON 0", ROTATED), ("n-GateON 0", SHUFFLED)],
-        "accuracy_deviation",
-        0.0,
-    )
+    def check(content):
+        streams = [ROTATED, SHUFFLED]
+        return checks.above(content, streams, ["n-GateON 0"], "accuracy_deviation", 0.0)
+
     entries = [
         an_entry("n-GateON 0", {"accuracy_deviation": n}, stream=s)
         for s, n in ((ROTATED, 0.5), (SHUFFLED, 0.1))
     ]
-    assert check({"table-supplement": a_content(*entries)}).holds is True
-    assert check({"table-supplement": a_content(entries[0])}).holds is None
+    assert check(a_content(*entries)).holds is True
+    assert check(a_content(entries[0])).holds is None
     entries[1]["measures"]["accuracy_deviation"]["mean"] = -0.001
     shown = "n-GateON 0 on rotated 0.50, n-GateON 0 on shuffled -0.10"
-    assert check({"table-supplement": a_content(*entries)}) == findings.Finding(shown, False)
+    assert check(a_content(*entries)) == findings.Finding(shown, False)
 
 
 def test_methods_with_replay_are_no_rivals():
-    check = claims._first_of_its_kind(PERMUTED)
+    def check(content):
+        return checks.first_without_replay(content, [PERMUTED], ["Isolated", "Finetune"])
+
     entries = [
         an_entry("p-GateON", continual(98)),
         an_entry("EWC", continual(96)),
         an_entry("Experience replay", continual(99), replay=True),
         an_entry("Isolated", continual(99)),
     ]
-    assert check({"comparison": a_content(*entries)}) == findings.Finding(
+    assert check(a_content(*entries)) == findings.Finding(
         "permuted: p-GateON 98.00, EWC 96.00", True
     )
     entries.append(an_entry("SI", continual(98.5)))
-    assert check({"comparison": a_content(*entries)}).holds is False
-    assert check({"comparison": a_content(entries[0])}).holds is None
+    assert check(a_content(*entries)).holds is False
+    assert check(a_content(entries[0])).holds is None
 
 
 def test_shared_gates_are_seen_in_the_correlations():
     def found(stream, layers):
-        return {
-            "figure-correlation": a_content(
-                an_entry(
-                    "n-GateON 0",
-                    {},
-                    stream=stream,
-                    column="paper",
-                    series={"correlation": {"mean": layers}},
-                )
-            )
-        }
+        series = {"correlation": {"mean": layers}}
+        return a_content(an_entry("n-GateON 0", {}, stream=stream, column="paper", series=series))
+
+    def neighbours(content):
+        return checks.neighbours_share(content, [ROTATED], "n-GateON 0", "paper", 0.05).holds
+
+    def last_layer(content):
+        return checks.last_layer_shares(content, [PERMUTED], "n-GateON 0", "paper", 0.05).holds
 
     near = [[1, 0.5, 0], [0.5, 1, 0.5], [0, 0.5, 1]]
     flat = [[1, 0.2, 0.2], [0.2, 1, None], [0.2, None, 1]]
-    assert (
-        claims._neighbours(found(ROTATED, [near])).holds is True
-        and claims._neighbours(found(ROTATED, [flat])).holds is False
-    )
-    assert claims._shared_last_layer(found(PERMUTED, [flat, near])).holds is True
-    assert claims._shared_last_layer(found(PERMUTED, [near, flat])).holds is False
-    assert claims._neighbours({}).holds is None
+    assert neighbours(found(ROTATED, [near])) is True
+    assert neighbours(found(ROTATED, [flat])) is False
+    assert last_layer(found(PERMUTED, [flat, near])) is True
+    assert last_layer(found(PERMUTED, [near, flat])) is False
+    assert neighbours(None) is None
 
 
 def test_several_fail_with_one_and_are_open_with_one():
-    def finding(holds):
-        return lambda found: findings.Finding(str(holds), holds)
+    def one(holds):
+        return findings.Finding(str(holds), holds)
 
-    assert findings.all_of(finding(True), finding(None), finding(False))({}) == findings.Finding(
+    assert findings.together(map(one, [True, None, False])) == findings.Finding(
         "True; None; False", False
     )
-    assert (
-        findings.all_of(finding(True), finding(None))({}).holds is None
-        and findings.all_of(finding(True))({}).holds is True
-    )
+    assert findings.together(map(one, [True, None])).holds is None
+    assert findings.together([one(True)]).holds is True
 
 
 @pytest.mark.parametrize(
-    "claim", [*claims.CLAIMS, *claims.TARGETS], ids=lambda claim: claim.text[:40]
+    "claim",
+    [claim for name in names() for claim in (*load(name).claims, *load(name).targets)],
+    ids=lambda claim: claim.says[:40],
 )
 def test_without_records_nothing_is_claimed(claim):
-    assert claim.check({}).holds is None
+    assert claim.check(None).holds is None
 
 
 def test_the_table_sets_the_papers_number_beside_ours():
@@ -200,7 +201,7 @@ def test_the_table_sets_the_papers_number_beside_ours():
         an_entry("C", {}, failed="The loss is nan."),
     ]
     printed = {"A": {PERMUTED: continual(97.8)}, "B": {PERMUTED: continual(96)}}
-    page = show.table(a_content(*entries, columns=("paper", "released", "best"), paper=printed))
+    page = show.page(a_content(*entries, columns=("paper", "released", "best"), paper=printed))
     # what was not run at all has no column
     assert "|  | the paper | ours, paper | ours, best |" in page
     assert "| A | 97.8 | 97.50 (1) | 98.25 (1) |" in page and "| B | 96 | - | - |" in page
@@ -222,14 +223,19 @@ def test_the_numbers_of_the_papers_main_tables_round_those_of_its_supplement():
     }
     for row, numbers in main.items():
         for stream, n in zip((PERMUTED, ROTATED, SHUFFLED), numbers, strict=True):
-            assert abs(paper.INFERRED[row][stream]["continual_accuracy"] - n) <= 0.0501
-    assert paper.FED["n-GateON 0"][PERMUTED] == {
+            assert (
+                abs(load("table-ablation").paper[row][stream]["continual_accuracy"] - n) <= 0.0501
+            )
+    assert load("table-supplement").paper["n-GateON 0"][PERMUTED] == {
         "continual_accuracy": 92.38,
         "accuracy_deviation": -5.0,
         "forgetting_rate": 0.25,
     }
-    assert paper.FED["Vanilla"][SHUFFLED] == {"continual_accuracy": 13.41, "forgetting_rate": 77.44}
-    assert paper.TABLE_1["RMN"] == {
+    assert load("table-supplement").paper["Vanilla"][SHUFFLED] == {
+        "continual_accuracy": 13.41,
+        "forgetting_rate": 77.44,
+    }
+    assert load("table-1").paper["RMN"] == {
         PERMUTED: {"continual_accuracy": 97.7},
         "split-mnist": {"continual_accuracy": 99.5},
     }
@@ -237,10 +243,11 @@ def test_the_numbers_of_the_papers_main_tables_round_those_of_its_supplement():
 
 def test_a_missed_target_says_why_and_no_other_does(tmp_path, monkeypatch):
     made = tuple(
-        claims.Claim("t", lambda _, holds=h: findings.Finding("1", holds), cause="it is so")
+        Claim("t", lambda _, holds=h: findings.Finding("1", holds), because="it is so")
         for h in (True, False, None)
     )
-    monkeypatch.setattr("gateon.reproduce.docs.TARGETS", made)
+    monkeypatch.setattr(docs, "names", lambda: ["table-1"])
+    monkeypatch.setattr(docs, "load", lambda name: replace(load(name), targets=made))
     lines = (write_targets(tmp_path, "cpu") / "table.md").read_text().splitlines()
     verdicts = [line.split("|")[5].strip() for line in lines if line.startswith("| t ")]
     assert verdicts == ["met", "missed: it is so", "not measured"]

@@ -10,29 +10,36 @@ import pytest
 import torch
 
 from gateon import cli
-from gateon.methods.registry import METHODS
 from gateon.reproduce import (
-    JOBS,
-    Row,
     cells,
+    load,
     make,
+    names,
     plan,
     read,
     reproduce,
-    write_results_page,
+    write_pages,
     write_targets,
 )
-from gateon.reproduce.job import differences, folder_of, settings
+from gateon.reproduce.deviations import deviations
 from gateon.reproduce.measures import SERIES, peak_bytes, reset_peak
+from gateon.reproduce.places import folder_of, settings
 from gateon.runs.record import Record
 from gateon.runs.run import Interrupted, Quiet
 from gateon.runs.specification import Specification
 
 # Those of texts and of colour images have tests of their own.
 DIGITS = {
-    name: job for name, job in JOBS.items() if job.scales["cpu"].fields.get("data") == "mnist"
+    name: load(name)
+    for name in names()
+    if load(name).scales["cpu"].options.get("stream.data") == "mnist"
 }
-TINY = {"hidden": (12, 12), "steps": 4, "batch": 20, "tasks": 3}
+TINY = {
+    "network.hidden": [12, 12],
+    "training.steps": 4,
+    "training.batch": 20,
+    "stream.tasks": 3,
+}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -44,7 +51,7 @@ def memory_as_it_is(few_digits):
 
 
 def tiny(job):
-    return TINY | ({"curves": 2} if "task_locked" in job.series else {})
+    return TINY | ({"measuring.curves": 2} if "task_locked" in job.series else {})
 
 
 def last_column(job):
@@ -89,7 +96,7 @@ OWN = {
 
 @pytest.mark.parametrize("name", DIGITS)
 def test_every_job_leaves_a_record_a_table_and_a_figure(name, everything):
-    folder, job = everything / "results" / JOBS[name].group / f"{name}-quick", JOBS[name]
+    folder, job = everything / "results" / load(name).group / f"{name}-quick", load(name)
     content = read(folder / "record.json")
     assert (
         content["entries"]
@@ -98,7 +105,7 @@ def test_every_job_leaves_a_record_a_table_and_a_figure(name, everything):
     )
     for entry in content["entries"]:
         assert entry["seeds"] == [0] and entry["settings"]["network"]["hidden"] == [12, 12]
-        if job.look is None:
+        if not job.look:
             assert entry["made"][0]["time"] and set(entry["series"]) == set(job.series)
             # known contexts have no delay
             sometimes = {
@@ -118,11 +125,7 @@ def test_every_job_leaves_a_record_a_table_and_a_figure(name, everything):
         and "`gateon reproduce" in page
         and "the paper: mnist" in page
     )
-    assert (
-        (folder / "figure.png").exists()
-        == (folder / "figure.svg").exists()
-        == (job.draw is not None)
-    )
+    assert (folder / "figure.svg").exists() == ("(figure.svg)" in page) == bool(job.figure)
 
 
 def test_jobs_that_need_the_same_run_share_it(everything):
@@ -146,7 +149,7 @@ def test_what_is_finished_is_not_run_again(everything, monkeypatch):
         "entries"
     ]
     monkeypatch.setattr(make, "learn", refuse)
-    make_tiny(JOBS["figure-epsilon"], everything)
+    make_tiny(load("figure-epsilon"), everything)
     assert (
         read(everything / "results" / "paper" / "figure-epsilon-quick" / "record.json")["entries"]
         == before
@@ -155,7 +158,7 @@ def test_what_is_finished_is_not_run_again(everything, monkeypatch):
 
 def test_a_subset_of_rows_leaves_the_others_and_other_settings_do_not(everything, tmp_path):
     job, chosen = (
-        JOBS["figure-epsilon"],
+        load("figure-epsilon"),
         {"columns": ["best"], "changes": TINY, "out": tmp_path / "elsewhere"},
     )
     (tmp_path / "results").symlink_to(everything / "results")
@@ -166,7 +169,7 @@ def test_a_subset_of_rows_leaves_the_others_and_other_settings_do_not(everything
         "n-GateON 0.5",
         "n-GateON 1",
     ]
-    chosen["changes"] = TINY | {"steps": 5}
+    chosen["changes"] = TINY | {"training.steps": 5}
     folder = reproduce(job, "quick", results=tmp_path / "results", rows=["n-GateON 1"], **chosen)
     assert [entry["row"] for entry in read(folder / "record.json")["entries"]] == ["n-GateON 1"]
     (folder / "record.json").write_text(old)
@@ -181,7 +184,7 @@ def test_what_was_finished_is_written_when_the_rest_is_stopped(tmp_path):
             if Stop.runs == 2:
                 raise Interrupted
 
-    job = JOBS["figure-epsilon"]
+    job = load("figure-epsilon")
     with pytest.raises(Interrupted):
         make_tiny(job, tmp_path, progress=Stop)
     content = read(tmp_path / "results" / "paper" / "figure-epsilon-quick" / "record.json")
@@ -199,14 +202,14 @@ def test_a_setting_that_diverges_is_shown_and_the_others_run(tmp_path, monkeypat
         learn(specification, *rest)
 
     monkeypatch.setattr(make, "_learn", diverge)
-    folder = make_tiny(replace(JOBS["figure-epsilon"], draw=None), tmp_path)
+    folder = make_tiny(replace(load("figure-epsilon"), figure=""), tmp_path)
     page = (folder / "table.md").read_text()
     assert "n-GateON 0 | - | diverged |" in page and "The loss is nan at step 1." in page
     assert len([e for e in read(folder / "record.json")["entries"] if e["measures"]]) == 2
 
 
 def test_spread_and_seeds_are_those_of_the_runs(tmp_path):
-    job = replace(JOBS["figure-epsilon"], rows=JOBS["figure-epsilon"].rows[:1], draw=None)
+    job = replace(load("figure-epsilon"), rows=load("figure-epsilon").rows[:1], figure="")
     folder = make_tiny(job, tmp_path, seeds=2)
     entry = read(folder / "record.json")["entries"][0]
     found = entry["measures"]["immediate_accuracy"]
@@ -226,24 +229,24 @@ def test_spread_and_seeds_are_those_of_the_runs(tmp_path):
 # What is run
 
 
-def test_a_method_that_does_not_exist_shows_the_papers_number_and_a_dash(tmp_path):
-    row = Row("EWC", {"method": "not-written-yet"})
-    folder = make_tiny(replace(JOBS["table-1"], rows=(row,)), tmp_path)
-    page = (folder / "table.md").read_text()
-    assert "| EWC | 96.9 | - |" in page and "Not to be run yet:\n\n- EWC" in page
+def test_a_row_of_another_scale_shows_the_papers_number_and_a_dash(tmp_path):
+    job = load("table-1")
+    row = replace(next(row for row in job.rows if row.label == "EWC"), scales=("paper",))
+    folder = make_tiny(replace(job, rows=(row,)), tmp_path)
+    assert "| EWC | 96.9 | - |" in (folder / "table.md").read_text()
     assert read(folder / "record.json")["entries"] == []
 
 
 def test_the_paper_scale_is_the_papers():
     ten = {
         c.row.label: c.specification
-        for c in cells(JOBS["table-1"], "paper", columns=["paper"], streams=["permuted-mnist"])
+        for c in cells(load("table-1"), "paper", columns=["paper"], streams=["permuted-mnist"])
     }
     n = ten["n-GateON"]
     assert n.network.hidden == (2000, 2000) and n["stream.tasks"] == 10
     assert (n.training.steps, n.training.batch, n.training.lr) == (250, 1000, 5e-3)
     assert (n["method.epsilon"], n["method.rate"]) == (0.0, 0.01)
-    hundred = cells(JOBS["table-supplement"], "paper", rows=["p-GateON 0.5"], columns=["best"])[
+    hundred = cells(load("table-supplement"), "paper", rows=["p-GateON 0.5"], columns=["best"])[
         0
     ].specification
     assert (hundred.network.hidden, hundred.training.steps) == ((5000,) * 4, 3000)
@@ -254,36 +257,31 @@ def test_the_paper_scale_is_the_papers():
 def test_rows_that_cannot_leave_out_units_are_narrow_with_gateon_beside_them():
     here = {
         c.row.label: c.specification.network.hidden
-        for c in cells(JOBS["table-ablation"], "cpu", streams=["permuted-mnist"])
+        for c in cells(load("table-ablation"), "cpu", streams=["permuted-mnist"])
     }
     assert here["Vanilla"] == here["Obstruction only"] == here["p-GateON 0, narrow"] == (1000,) * 4
     assert here["p-GateON 0"] == here["Gating only"] == (5000,) * 4
-    assert not any("narrow" in c.row.label for c in cells(JOBS["table-ablation"], "paper"))
+    assert not any("narrow" in c.row.label for c in cells(load("table-ablation"), "paper"))
     assert any(
         "4 x 1000 in the rows Vanilla" in sentence
-        for sentence in differences(JOBS["table-ablation"], "cpu")
+        for sentence in deviations(load("table-ablation"), "cpu")
     )
 
 
-def test_every_scale_of_every_job_can_be_specified():
+def test_every_scale_of_every_table_can_be_specified():
     for job in DIGITS.values():
         for scale in ("quick", "cpu", "paper"):
-            for cell in cells(job, scale, streams=list(job.streams)[:1]):
-                runs = cell.row.fields["method"] in METHODS and (
-                    not cell.row.scales or scale in cell.row.scales
-                )
+            for cell in cells(job, scale, streams=job.streams[:1]):
+                runs = not cell.row.scales or scale in cell.row.scales
                 assert (cell.specification is not None) == runs
-        assert (
-            job.scales["quick"].fields["data"] == "mnist-5k"
-            and job.scales["cpu"].fields["data"] == "mnist"
-        )
+        assert job.scales["quick"].options["stream.data"] == "mnist-5k"
 
 
 def test_equal_runs_have_equal_places_whatever_was_left_to_the_preset(tmp_path):
-    spoken = cells(JOBS["table-ablation"], "cpu", rows=["p-GateON 0"], columns=["best"])[
+    spoken = cells(load("table-ablation"), "cpu", rows=["p-GateON 0"], columns=["best"])[
         0
     ].specification
-    fed = cells(JOBS["table-supplement"], "cpu", rows=["p-GateON 0"], columns=["best"])[
+    fed = cells(load("table-supplement"), "cpu", rows=["p-GateON 0"], columns=["best"])[
         0
     ].specification
     assert spoken == fed and folder_of(spoken, tmp_path) == folder_of(fed, tmp_path)
@@ -303,7 +301,7 @@ def test_entries_with_flat_settings_are_those_of_the_same_places(tmp_path):
     entry = {"row": "p-GateON", "column": "best", "stream": "permuted-mnist", "settings": flat}
     path = tmp_path / "record.json"
     path.write_text(json.dumps({"entries": [entry]}))
-    place = cells(JOBS["table-1"], "cpu", rows=["p-GateON"], columns=["best"])[0]
+    place = cells(load("table-1"), "cpu", rows=["p-GateON"], columns=["best"])[0]
     assert read(path)["entries"][0]["settings"] == settings(place.specification)
 
 
@@ -318,7 +316,7 @@ def test_entries_with_flat_settings_are_those_of_the_same_places(tmp_path):
 def test_what_does_not_exist_is_named_and_nothing_is_written(words, told, tmp_path):
     with pytest.raises(ValueError, match=told):
         reproduce(
-            JOBS["table-1"], "quick", out=tmp_path / "runs", results=tmp_path / "results", **words
+            load("table-1"), "quick", out=tmp_path / "runs", results=tmp_path / "results", **words
         )
     assert list(tmp_path.iterdir()) == []
 
@@ -328,7 +326,7 @@ def test_a_damaged_record_is_named_and_stays(everything):
     whole = (folder / "record.json").read_text()
     (folder / "record.json").write_text(whole[:100])
     with pytest.raises(ValueError, match="move it away"):
-        make_tiny(JOBS["table-hundred"], everything)
+        make_tiny(load("table-hundred"), everything)
     assert (folder / "record.json").read_text() == whole[:100]
     (folder / "record.json").write_text(whole)
 
@@ -353,7 +351,7 @@ def test_selective_units_are_open_in_their_task_and_lose_availability_there(ever
     found = read(everything / "results" / "paper" / "figure-availability-quick" / "record.json")[
         "entries"
     ][0]["found"][0]
-    courses, steps = found["courses"], TINY["steps"]
+    courses, steps = found["courses"], TINY["training.steps"]
     assert len(found["step"]) == 3 * steps
     gain = np.array(courses["gain"]["selective for task 2"]).reshape(3, steps).mean(axis=1)
     assert gain[1] > max(gain[0], gain[2])
@@ -404,28 +402,29 @@ def test_the_page_has_every_table_and_figure_and_each_link_leads_somewhere(every
 
     (everything / "results" / "search" / "rate").mkdir(parents=True)
     tried = {
-        "title": "Rates",
+        "command": "python benchmarks/search.py rate",
         "result": [
             {"label": "rate 0.01", "continual": 0.97531},
             {"label": "rate 0.02", "why": "slower"},
         ],
     }
     (everything / "results" / "search" / "rate" / "record.json").write_text(json.dumps(tried))
-    page = write_results_page(everything / "results", everything / "docs" / "results.md")
+    page = write_pages(everything / "results", everything / "docs" / "results.md")
     text = page.read_text()
-    assert (
-        all(f"## {job.title}" in text for job in DIGITS.values())
-        and "## Which of the paper's claims hold" in text
-    )
-    assert "| rate 0.01 | 0.9753 | - |" in text and "| rate 0.02 | - | slower |" in text
-    links = re.findall(r"\]\(([^)]+)\)", text)
+    assert all(f"`{name}`, scale quick" in text for name in DIGITS)
+    assert "## Which of the paper's claims hold" in text
+    search = (everything / "results" / "search" / "rate" / "table.md").read_text()
+    assert "| rate 0.01 | 0.9753 | - |" in search and "| rate 0.02 | - | slower |" in search
+    links = re.findall(r"\]\(([^)#]+)\)", text)
     assert len(links) > len(DIGITS) and all((page.parent / link).exists() for link in links)
+    anchors = re.findall(r"\]\(#([^)]+)\)", text)
+    assert len(anchors) == text.count("\n## ")
     assert "not measured" in (write_targets(everything / "results", "cpu") / "table.md").read_text()
 
 
 def test_without_records_there_is_no_page(tmp_path):
     with pytest.raises(ValueError, match="no record"):
-        write_results_page(tmp_path, tmp_path / "results.md")
+        write_pages(tmp_path, tmp_path / "results.md")
 
 
 def test_the_peak_of_memory_begins_anew():

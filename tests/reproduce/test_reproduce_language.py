@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from gateon.methods.registry import METHODS
 from gateon.networks import pretrained
-from gateon.reproduce import JOBS, cells, plan, read, reproduce
-from gateon.reproduce.claims import CLAIMS, TARGETS
-from gateon.reproduce.job import differences, folder_of, settings
+from gateon.reproduce import cells, load, plan, read, reproduce
+from gateon.reproduce.deviations import deviations
 from gateon.reproduce.make import isolated_of
-from gateon.reproduce.paper import LANGUAGE, LANGUAGE_TRANSFER, TEXTS
+from gateon.reproduce.places import folder_of, settings
 
-TABLE, TRANSFER = JOBS["table-language"], JOBS["table-language-transfer"]
+TABLE, TRANSFER = load("table-language"), load("table-language-transfer")
+TEXTS = ("asc", "dsc", "news20")
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +21,12 @@ def made(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(root / "cache"))
         patch.setenv("GATEON_DATA", str(root / "data"))
-        changes = {"epochs": 1, "tasks": 2, "limit": 40, "threads": 1}
+        changes = {
+            "training.epochs": 1,
+            "stream.tasks": 2,
+            "stream.limit": 40,
+            "training.threads": 1,
+        }
         chosen = {"out": root / "runs", "results": root / "results", "changes": changes}
         reproduce(
             TABLE, "quick", rows=["n-GateON", "CTR", "Naive (finetune)", "Isolated"], **chosen
@@ -80,13 +84,13 @@ def test_what_decides_a_run_decides_its_place(tmp_path):
     cell = cells(TABLE, "cpu", rows=["n-GateON"], streams=["asc"])[0].specification
     changed = (
         {},
-        {"lr": 1e-3},
-        {"epochs": 9},
-        {"limit": 5},
-        {"model": "tiny"},
-        {"warm_up": 0.0},
-        {"class_weights": True},
-        {"rate": 0.1},
+        {"training.lr": 1e-3},
+        {"training.epochs": 9},
+        {"stream.limit": 5},
+        {"network.model": "tiny"},
+        {"training.warm_up": 0.0},
+        {"training.class_weights": True},
+        {"method.rate": 0.1},
     )
     asked = [
         cells(TABLE, "cpu", rows=["n-GateON"], streams=["asc"], changes=changes)[0].specification
@@ -119,10 +123,10 @@ def test_the_scales_are_what_they_say():
     assert printed["LAMOL", "asc"].network.model == "gpt2"
     assert printed["n-GateON", "news20"]["stream.keep_headers"]
     assert not here["n-GateON", "news20"]["stream.keep_headers"]
-    said = differences(TABLE, "cpu")
-    assert f"asc: limit {asc['stream.limit']} (the paper: None)." in said
+    said = deviations(TABLE, "cpu")
+    assert f"asc: limit {asc['stream.limit']} (the paper: none)." in said
     assert "model: minilm (the paper: bert-base-uncased)." in said
-    assert "EWC: lr 0.0001 (5e-05); in brackets what scale paper has." in said
+    assert "EWC: lr 0.0001 (5e-05); in parentheses, at scale paper." in said
 
 
 @pytest.mark.parametrize("stream", TEXTS)
@@ -135,17 +139,16 @@ def test_networks_apart_are_those_of_the_row_isolated_and_have_their_own_rate(st
     assert alone.training.lr == ewc.training.lr < ours.training.lr
     apart = isolated_of(ours, TABLE.scale("cpu"))
     assert folder_of(apart, tmp_path) == folder_of(alone, tmp_path)
-    assert f"Networks that learn one task each have lr {alone.training.lr}." in differences(
+    assert f"Networks that learn one task each have lr {alone.training.lr}." in deviations(
         TRANSFER, "cpu"
     )
-    assert not any("learn one task each" in said for said in differences(TABLE, "cpu"))
+    assert not any("learn one task each" in said for said in deviations(TABLE, "cpu"))
 
 
 def test_every_row_of_the_paper_has_one_of_ours():
-    for job, numbers in ((TABLE, LANGUAGE), (TRANSFER, LANGUAGE_TRANSFER)):
-        assert set(numbers) <= {row.paper or row.label for row in job.rows}
-        assert all(set(row) == set(TEXTS) for row in numbers.values())
-    assert all(row.fields["method"] in METHODS for row in TABLE.rows)
+    for table in (TABLE, TRANSFER):
+        assert set(table.paper) <= {row.printed_as or row.label for row in table.rows}
+        assert all(set(row) == set(TEXTS) for row in table.paper.values())
 
 
 def found(**rows):
@@ -174,11 +177,20 @@ def found(**rows):
     }
 
 
-OURS = [claim for claim in TARGETS if claim.text.split(":")[0] in TEXTS]
+OURS = [
+    (table.name, target)
+    for table in (TABLE, TRANSFER)
+    for target in table.targets
+    if target.says.split(":")[0] in TEXTS
+]
+
+
+def verdicts(found):
+    return [target.check(found.get(name)).holds for name, target in OURS]
 
 
 def test_the_targets_are_met_and_missed_by_what_records_say():
-    assert len(OURS) == 10 and all(claim.check({}).holds is None for claim in OURS)
+    assert verdicts({}) == [None] * 10
     good = found(
         **{
             "n-GateON": 0.9,
@@ -187,7 +199,7 @@ def test_the_targets_are_met_and_missed_by_what_records_say():
             "Naive, a head for every task": 0.5,
         }
     )
-    assert all(claim.check(good).holds for claim in OURS)
+    assert verdicts(good) == [True] * 10
     bad = found(
         **{
             "n-GateON": 0.8,
@@ -196,12 +208,12 @@ def test_the_targets_are_met_and_missed_by_what_records_say():
             "Naive, a head for every task": 0.75,
         }
     )
-    assert [claim.check(bad).holds for claim in OURS] == [False] * 6 + [True] * 4
+    assert verdicts(bad) == [False] * 6 + [True] * 4
 
 
 def test_the_best_two_are_those_of_the_numbers():
-    claim = next(claim for claim in CLAIMS if "best or second best" in claim.text)
+    claim = next(claim for claim in TABLE.claims if "best or second best" in claim.says)
     rows = {"MTL (joint)": 0.99, "CTR": 0.9, "B-CL": 0.8}
-    assert claim.check(found(**rows, **{"n-GateON": 0.85})).holds is True
-    assert claim.check(found(**rows, **{"n-GateON": 0.7})).holds is False
-    assert claim.check({}).holds is None
+    assert claim.check(found(**rows, **{"n-GateON": 0.85})["table-language"]).holds is True
+    assert claim.check(found(**rows, **{"n-GateON": 0.7})["table-language"]).holds is False
+    assert claim.check(None).holds is None

@@ -16,6 +16,6 @@ COMMANDS = {
     "report": "Write one page that shows runs, a comparison or a reproduced table.",
     "reproduce": "Reproduce a table or figure of the paper, next to the paper's numbers.",
     "data": "List the data sets, download one, show where they are kept, or check your own.",
-    "list": "List the streams, methods or presets.",
+    "list": "List the streams, methods or presets, or the tables and figures of the paper.",
     "completion": "Print a script that completes gateon's commands and options on Tab.",
 }

@@ -8,6 +8,7 @@ from typing import Literal
 from rich.console import Console
 from rich.table import Table
 
+from .. import reproduce
 from ..methods.registry import METHODS, PRESETS
 from ..streams.registry import FROM_FILES, STREAMS
 
@@ -20,14 +21,15 @@ TABLES: dict[str, Mapping[str, str]] = {
     },
     "methods": {name: entry.about for name, entry in METHODS.items()},
     "presets": PRESETS,
+    "tables": reproduce.titles(),
 }
 
 
-def command(what: Literal["streams", "methods", "presets"]) -> None:
-    """List the streams, methods or presets.
+def command(what: Literal["streams", "methods", "presets", "tables"]) -> None:
+    """List the streams, methods or presets, or the tables and figures of the paper.
 
     Args:
-        what: streams, methods or presets.
+        what: streams, methods, presets or tables.
     """
     shown = Table.grid(padding=(0, 2))
     for name, about in TABLES[what].items():

@@ -16,6 +16,7 @@ from ..learners.section import Training
 from ..options.declared import declared
 from ..options.kinds import checked
 from ..runs.forecast import forecast
+from ..runs.identity import check_clean
 from ..runs.specification import Specification
 from ..storage.files import printable
 from . import printing
@@ -36,17 +37,14 @@ def command(
     device: str = "cpu",
     threads: int | None = None,
     plan: bool = False,
+    allow_dirty: bool = False,
     quiet: bool = False,
 ) -> None:
     """Reproduce a table or figure of the paper, next to the paper's numbers.
 
-    NAME is one of: table-1, table-ablation, table-transfer, table-supplement, table-hundred,
-    table-inference, comparison, comparison-wide, table-native, figure-availability,
-    figure-relevance, figure-epsilon, figure-correlation, figure-tasklocked, figure-contexts,
-    figure-detection, figure-reactivation, figure-missed, table-cnn, table-cnn-split, table-cifar,
-    figure-correlation-cnn, table-language, table-language-transfer; all for all of them; targets
-    to compare the records with the targets; docs for the page of all results. Finished runs are
-    not repeated, and stopped ones continue.
+    NAME is one that `gateon list tables` shows, or all of them: all. Finished runs are not
+    repeated, and stopped ones continue. Of the records: targets compares them with our targets,
+    docs writes the page of results and the tables beside the records.
 
     Args:
         name: the table or figure.
@@ -57,39 +55,39 @@ def command(
         columns: only these columns, such as best.
         streams: only these streams.
         out: directory of the runs, shared by all tables and figures.
-        results: directory of the results: record.json, table.md, figure.png and figure.svg.
+        results: directory of the results: record.json, table.md and figure.svg.
         page: the file that docs writes.
         device: cpu, cuda, mps ...
         threads: the number of CPU threads; torch chooses by default.
         plan: list the runs and which of them are finished, at scale paper also forecast time and
             memory from two steps, and run nothing.
+        allow_dirty: write a record although the source tree has changes that are not committed.
         quiet: show no progress.
     """
     checked("threads", threads, declared(Training)["threads"].kind)
     if threads is not None:
         torch.set_num_threads(threads)
     if name == "docs":
-        print(printable(reproduction.write_results_page(results, page)))
+        print(printable(reproduction.write_pages(results, page)))
         return
     if name == "targets":
         print(printable(reproduction.write_targets(results, scale)))
         return
     asked: dict[str, Any] = {"out": out, "seeds": seeds}
     asked |= {"rows": rows, "columns": columns, "streams": streams}
-    asked["changes"] = {} if device == "cpu" else {"device": device}
-    jobs = reproduction.JOBS
-    for job in jobs if name == "all" else reproduction.choose("table or figure", [name], jobs):
-        runs = reproduction.plan(jobs[job], scale, **asked)
+    asked["changes"] = {} if device == "cpu" else {"training.device": device}
+    known = reproduction.names()
+    for one in known if name == "all" else reproduction.choose("table or figure", [name], known):
+        table = reproduction.load(one)
+        runs = reproduction.plan(table, scale, **asked)
         if plan:
-            _show_plan(job, runs)
+            _show_plan(one, runs)
+        else:
+            check_clean(allow_dirty)
         _show_first_forecast(runs, scale, quiet)
         if not plan:
             folder = reproduction.reproduce(
-                jobs[job],
-                scale,
-                results=results,
-                progress=partial(printing.progress, quiet),
-                **asked,
+                table, scale, results=results, progress=partial(printing.progress, quiet), **asked
             )
             _show_table(folder)
 
@@ -97,11 +95,11 @@ def command(
 Runs = Sequence[tuple[Any, Specification, bool]]
 
 
-def _show_plan(job: str, runs: Runs) -> None:
+def _show_plan(table: str, runs: Runs) -> None:
     for cell, asked, finished in runs:
         state = "finished" if finished else "to be run"
         print(f"{' '.join(cell.place)}, seed {asked.seed}: {state}")
-    print(f"{job}: {len(runs)} runs, {sum(finished for *_, finished in runs)} finished")
+    print(f"{table}: {len(runs)} runs, {sum(finished for *_, finished in runs)} finished")
 
 
 def _show_first_forecast(runs: Runs, scale: str, quiet: bool) -> None:

@@ -37,8 +37,8 @@ def compare_figure(records: Mapping[str, Record], path: Path) -> list[Path]:
     Returns:
         The files written, PNG and SVG.
     """
-    colour = colours(records)
-    with _drawing(1 + len(records), path) as (figure, axes, written):
+    colour, suffixes = colours(records), (".png", ".svg")
+    with _drawing(1 + len(records), path, suffixes=suffixes) as (figure, axes, written):
         for n, (name, record) in enumerate(records.items()):
             size = len(record.accuracy)
             values = np.full((size, size), np.nan)
@@ -69,7 +69,7 @@ def bars(rows: Mapping[str, tuple[float, float, float]], label: str, path: Path)
         path: Without suffix.
 
     Returns:
-        The files written, PNG and SVG.
+        The file written, an SVG.
     """
     with _drawing(1, path, width=6.0) as (_, axes, written):
         names = list(rows)[::-1]
@@ -101,7 +101,7 @@ def lines(
         up: The label of the y-axes.
 
     Returns:
-        The files written, PNG and SVG.
+        The file written, an SVG.
     """
     mark, scale = ("o-", "log") if log else ("-", "linear")
     labels = [label] * len(panels) if isinstance(label, str) else label
@@ -127,7 +127,7 @@ def matrices(
         across: The number of panels side by side.
 
     Returns:
-        The files written, PNG and SVG.
+        The file written, an SVG.
     """
     with _drawing(len(panels), path, width=2.4, across=across) as (figure, axes, written):
         for axis, (title, rows) in zip(axes, panels.items(), strict=False):
@@ -160,7 +160,7 @@ def points(
         kinds: name -> the kind of its point; each kind has its own marker and a legend.
 
     Returns:
-        The files written, PNG and SVG.
+        The file written, an SVG.
     """
     from matplotlib.ticker import LogLocator
 
@@ -215,8 +215,9 @@ def _drawing(
     width: float = 3.4,
     across: int | None = None,
     height: float | None = None,
+    suffixes: Sequence[str] = (".svg",),
 ) -> Iterator[tuple[Any, Any, list[Path]]]:
-    """A figure with `across` panels per row, written as PNG and SVG once it is drawn."""
+    """A figure with `across` panels per row, written once it is drawn."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -224,7 +225,7 @@ def _drawing(
 
     across = across or panels
     down = -(-panels // across)
-    written = [path.with_suffix(suffix) for suffix in (".png", ".svg")]
+    written = [path.with_suffix(suffix) for suffix in suffixes]
     with plt.rc_context(STYLE):  # type: ignore[arg-type]  # its keys are a long Literal
         size = width * across, (min(width, 3.4) - 0.2 if height is None else height) * down
         figure, axes = plt.subplots(down, across, figsize=size, squeeze=False)

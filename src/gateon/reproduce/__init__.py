@@ -1,24 +1,54 @@
-"""The paper's tables and figures, made anew: each a job that is run at one of three scales and leaves record, table and figure."""
+"""The paper's tables and figures, made anew from data.
 
-from .docs import write_results_page, write_targets
-from .job import SCALES, Cell, Job, Row, Scale, cells, choose
-from .jobs import JOBS
-from .make import OUT, RESULTS, plan, read, reproduce
+`tables/` says what they are, one file each: rows, columns, scales, the paper's numbers, claims and
+targets. `reader` checks it, `places` makes specifications of it, `make` runs what is missing,
+`collect` writes the record, `show` and `docs` write pages of records, `checks` decides claims.
+May import every room but integrations, life and cli. Names are imported when they are first used:
+the catalogue works without torch.
+"""
+
+from typing import TYPE_CHECKING
+
+from ..lazy import lazily
+
+if TYPE_CHECKING:
+    from .catalogue import names, titles
+    from .collect import read
+    from .docs import pages, write_pages, write_targets
+    from .make import OUT, RESULTS, plan, reproduce
+    from .places import Cell, cells
+    from .reader import load, read_table
+    from .table import SCALES, Row, Scale, Table, choose
 
 __all__ = [
-    "JOBS",
     "OUT",
     "RESULTS",
     "SCALES",
     "Cell",
-    "Job",
     "Row",
     "Scale",
+    "Table",
     "cells",
     "choose",
+    "load",
+    "names",
+    "pages",
     "plan",
     "read",
+    "read_table",
     "reproduce",
-    "write_results_page",
+    "titles",
+    "write_pages",
     "write_targets",
 ]
+
+NAMES = {
+    "catalogue": ("names", "titles"),
+    "collect": ("read",),
+    "docs": ("pages", "write_pages", "write_targets"),
+    "make": ("OUT", "RESULTS", "plan", "reproduce"),
+    "places": ("Cell", "cells"),
+    "reader": ("load", "read_table"),
+    "table": ("SCALES", "Row", "Scale", "Table", "choose"),
+}
+__getattr__ = lazily(__name__, NAMES)

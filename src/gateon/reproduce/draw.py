@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ..report.figures import lines, matrices, points
-from .show import entry_of, value
+from .findings import Content, entry_of, short, value
 
 __all__ = [
     "availability",
@@ -21,14 +21,13 @@ __all__ = [
     "task_locked",
 ]
 
-Content = Mapping[str, Any]
 Curves = dict[str, list[tuple[float, float]]]
 
 
 def epsilon(content: Content, path: Path) -> list[Path]:
     """Immediate accuracy of every task, a line for every row."""
     panels = {
-        f"{_title(s)}: accuracy right after learning (%)": _courses(content, s, "immediate")
+        f"{short(s)}: accuracy right after learning (%)": _courses(content, s, "immediate")
         for s in content["streams"]
     }
     return lines(_drawn(panels), "task", path, log=False)
@@ -43,7 +42,7 @@ def relevance(content: Content, path: Path) -> list[Path]:
         ("continual", "continual accuracy (%)", 100),
     ):
         panels |= {
-            f"{_title(s)}: {what}": _courses(content, s, name, factor) for s in content["streams"]
+            f"{short(s)}: {what}": _courses(content, s, name, factor) for s in content["streams"]
         }
     kept = _drawn(panels)
     labels = ["step within a task" if "locked" in title else "task" for title in kept]
@@ -53,7 +52,7 @@ def relevance(content: Content, path: Path) -> list[Path]:
 def task_locked(content: Content, path: Path) -> list[Path]:
     """Mean accuracy on a task while it is learned, a panel for every stream."""
     panels = {
-        f"{_title(s)}: task-locked accuracy (%)": _courses(content, s, "task_locked")
+        f"{short(s)}: task-locked accuracy (%)": _courses(content, s, "task_locked")
         for s in content["streams"]
     }
     return lines(_drawn(panels), "step within a task", path, log=False)
@@ -62,7 +61,7 @@ def task_locked(content: Content, path: Path) -> list[Path]:
 def contexts(content: Content, path: Path) -> list[Path]:
     """Contexts found against tasks presented, a panel for every stream."""
     panels = {
-        f"{_title(s)}: contexts found": _courses(content, s, "contexts", 1)
+        f"{short(s)}: contexts found": _courses(content, s, "contexts", 1)
         for s in content["streams"]
     }
     return lines(_drawn(panels), "tasks presented", path, log=False)
@@ -71,7 +70,7 @@ def contexts(content: Content, path: Path) -> list[Path]:
 def missed(content: Content, path: Path) -> list[Path]:
     """The share of switches missed so far, a line for every row."""
     panels = {
-        f"{_title(s)}: switches missed (%)": _courses(content, s, "missed")
+        f"{short(s)}: switches missed (%)": _courses(content, s, "missed")
         for s in content["streams"]
     }
     return lines(_drawn(panels), "switch", path, log=False)
@@ -106,7 +105,7 @@ def correlation(content: Content, path: Path) -> list[Path]:
     for stream in content["streams"]:
         entry = next((e for e in content["entries"] if e["stream"] == stream), None)
         layers = [] if entry is None else entry["series"]["correlation"]["mean"]
-        panels |= {f"{_title(stream)}, layer {n}": layer for n, layer in enumerate(layers, 1)}
+        panels |= {f"{short(stream)}, layer {n}": layer for n, layer in enumerate(layers, 1)}
         across = max(across, len(layers))
     return matrices(panels, "task", path, across=across)
 
@@ -134,7 +133,7 @@ def cost(content: Content, path: Path) -> list[Path]:
                 value(content, row, stream, name) for name in ("continual_accuracy", "seconds")
             )
             if accuracy is not None and seconds is not None:
-                panels.setdefault(_title(stream), {})[row] = (max(seconds, 1e-3), 100 * accuracy)
+                panels.setdefault(short(stream), {})[row] = (max(seconds, 1e-3), 100 * accuracy)
     return (
         points(panels, "seconds to train", "continual accuracy (%)", path, kinds=kinds)
         if panels
@@ -165,7 +164,3 @@ def _courses(content: Content, stream: str, series: str, factor: float = 100) ->
 def _drawn(panels: Mapping[str, Curves]) -> dict[str, Curves]:
     """Streams of which nothing was run leave no empty panel."""
     return {title: curves for title, curves in panels.items() if curves}
-
-
-def _title(stream: str) -> str:
-    return stream.removesuffix("-mnist")

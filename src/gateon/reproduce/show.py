@@ -1,100 +1,104 @@
-"""A record of a job as Markdown: the paper's number and ours side by side, and what was done otherwise."""
+"""A record of a table as Markdown: the paper's numbers and ours side by side, and what differs."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ..runs.identity import NUMERICS
+from .findings import Content, entry_of, hidden, short
 from .measures import MEASURES
 
-__all__ = ["cell", "entry_of", "hidden", "table", "value"]
+__all__ = ["cell", "markdown", "page"]
 
-Content = Mapping[str, Any]
+OLD = "*"  # marks what was measured with other numerics
 
 
-def table(content: Content) -> str:
-    """The whole page of a job: tables, differences in protocol, settings, command.
+def page(content: Content, figure: bool = False) -> str:
+    """The page beside a record: figure, tables, deviations from the paper, command.
 
-    One table for every stream and measure with a column for every preset; where a job has one
-    column, a table for every stream.
+    A table for every stream and measure has a column for every preset; where there is one column
+    only, a table for every stream has a column for every measure.
+
+    Args:
+        content: of the record.
+        figure: whether figure.svg lies beside it.
     """
     parts = [
         f"# {content['title']}",
-        f"Scale `{content['scale']}`. Made by `{content['command']}`.",
+        f"Scale `{content['scale']}`. Made by `{content['command']}` ([record](record.json)).",
     ]
-    columns = [
-        c for c in content["columns"] if any(e["column"] == c for e in content["entries"])
-    ] or content["columns"][:1]
-    for stream in content["streams"]:
-        if content["measures"] and len(content["columns"]) == 1:
-            made = {_short(stream): _of_measures(content, stream, columns[0])}
-        else:
-            made = {
-                f"{_short(stream)}: {MEASURES[m][0]}": _of_columns(content, stream, m, columns)
-                for m in content["measures"]
-            }
-        for title, lines in made.items():
-            parts += [f"**{title}**", _markdown(lines)] if len(lines) > 1 else []
+    if figure:
+        parts.append(f"![{content['title']}](figure.svg)")
+    for title, lines in _tables(content).items():
+        parts += [f"**{title}**", markdown(lines)] if len(lines) > 1 else []
     if content["measures"]:
         parts.append(
-            "Mean ± standard deviation (number of seeds); a dash where nothing was run, or the paper has no number."
+            "Mean ± standard deviation (number of seeds); "
+            "a dash where nothing was run, or the paper has no number."
         )
+    if any(_is_old(entry) for entry in content["entries"]):
+        parts.append(f"{OLD} Measured with an earlier version of the numerics: not comparable.")
     failed = [
-        f"{e['row']}, {e['column']}, {_short(e['stream'])}: {e['failed']}"
+        f"{e['row']}, {e['column']}, {short(e['stream'])}: {e['failed']}"
         for e in content["entries"]
         if "failed" in e
     ]
-    lists = {
-        "Otherwise than in the paper": content["differences"],
-        "Not to be run yet": content["waiting"],
-        "Did not come to an end": failed,
-    }
+    lists = {"Deviations from the paper": content["differences"], "Failed": failed}
     for title, sentences in lists.items():
         if sentences:
             parts += [f"{title}:", "\n".join(f"- {sentence}" for sentence in sentences)]
     return "\n\n".join(parts) + "\n"
 
 
-def value(
-    content: Content,
-    row: str,
-    stream: str,
-    measure: str = "continual_accuracy",
-    column: str = "best",
-) -> float | None:
-    """The mean a job found in one place, as a share; None where there is none."""
-    entry = entry_of(content, row, column, stream)
-    found = None if entry is None else entry.get("measures", {}).get(measure)
-    return None if found is None else float(found["mean"])
-
-
-def entry_of(content: Content, row: str, column: str, stream: str) -> dict[str, Any] | None:
-    """What was found in one place."""
-    place = (row, column, stream)
-    return next(
-        (dict(e) for e in content["entries"] if (e["row"], e["column"], e["stream"]) == place), None
-    )
-
-
-def hidden(entry: Mapping[str, Any]) -> tuple[int, ...]:
-    """The hidden units of an entry's network, layer by layer; none where it is not made of such layers."""
-    return tuple(entry["settings"]["network"].get("hidden", ()))
-
-
 def cell(entry: Mapping[str, Any] | None, measure: str) -> str:
     """One place of a table.
 
-    >>> found = {"seeds": [0, 1], "measures": {"continual_accuracy": {"mean": 0.9781, "spread": 0.0004}}}
-    >>> cell(found, "continual_accuracy"), cell(None, "continual_accuracy")
-    ('97.81 ± 0.04 (2)', '-')
+    >>> accuracy = {"continual_accuracy": {"mean": 0.9781, "spread": 0.0004}}
+    >>> cell({"seeds": [0, 1], "measures": accuracy}, "continual_accuracy")
+    '97.81 ± 0.04 (2)'
+    >>> cell(None, "continual_accuracy")
+    '-'
     """
     found = None if entry is None else entry["measures"].get(measure)
     if entry is None or found is None:
         return "-" if entry is None or "failed" not in entry else "diverged"
     factor = MEASURES[measure][1]
     mean, digits = factor * found["mean"], 2 if factor == 100 else 0 if measure == "seconds" else 1
-    spread = f" ± {factor * found['spread']:.{digits}f}" if len(entry["seeds"]) > 1 else ""
-    return f"{round(mean, digits) + 0.0:.{digits}f}{spread} ({len(entry['seeds'])})"
+    seeds, mark = len(entry["seeds"]), OLD if _is_old(entry) else ""
+    spread = f" ± {factor * found['spread']:.{digits}f}" if seeds > 1 else ""
+    return f"{round(mean, digits) + 0.0:.{digits}f}{spread} ({seeds}){mark}"
+
+
+def markdown(lines: Sequence[Sequence[str]]) -> str:
+    """Cells as a Markdown table, the first line its head.
+
+    >>> print(markdown([["a", "b"], ["1", "2"]]))
+    | a | b |
+    |---|---|
+    | 1 | 2 |
+    """
+    head, *rest = ("| " + " | ".join(line) + " |" for line in lines)
+    return "\n".join([head, "|---" * len(lines[0]) + "|", *rest])
+
+
+def _is_old(entry: Mapping[str, Any]) -> bool:
+    return bool(entry.get("numerics", 1) != NUMERICS)
+
+
+def _tables(content: Content) -> dict[str, list[list[str]]]:
+    """The lines of every table by its title."""
+    run = {entry["column"] for entry in content["entries"]}
+    columns = [c for c in content["columns"] if c in run] or content["columns"][:1]
+    found: dict[str, list[list[str]]] = {}
+    for stream in content["streams"]:
+        if content["measures"] and len(content["columns"]) == 1:
+            found[short(stream)] = _of_measures(content, stream, columns[0])
+        else:
+            for measure in content["measures"]:
+                title = f"{short(stream)}: {MEASURES[measure][0]}"
+                found[title] = _of_columns(content, stream, measure, columns)
+    return found
 
 
 def _of_columns(
@@ -105,14 +109,13 @@ def _of_columns(
         ours = [entry_of(content, row, column, stream) for column in columns]
         printed = _printed(content, row, stream, measure)
         if printed != "-" or any(ours):
-            lines.append(
-                [row + _width(content, ours), printed, *(cell(entry, measure) for entry in ours)]
-            )
+            cells = [cell(entry, measure) for entry in ours]
+            lines.append([row + _width(content, ours), printed, *cells])
     return lines
 
 
 def _of_measures(content: Content, stream: str, column: str) -> list[list[str]]:
-    """Every measure beside the paper's number for it, if any row has one; at the end what the method needs."""
+    """Every measure beside the paper's number, if any row has one; then what the method needs."""
     heads, pick = [""], []
     for measure in content["measures"]:
         if any(measure in row.get(stream, {}) for row in content["paper"].values()):
@@ -126,10 +129,8 @@ def _of_measures(content: Content, stream: str, column: str) -> list[list[str]]:
         cells = [
             _printed(content, row, stream, m) if paper else cell(entry, m) for m, paper in pick
         ]
-        needs = [
-            _yes(None if entry is None else entry.get(name))
-            for name in ("replay", "heads", "label_at_test")
-        ]
+        known: Mapping[str, Any] = entry or {}
+        needs = [_yes(known.get(name)) for name in ("replay", "heads", "label_at_test")]
         if entry is not None or any(text != "-" for text in cells):
             lines.append([row + _width(content, [entry]), *cells, *needs])
     return lines
@@ -141,20 +142,11 @@ def _printed(content: Content, row: str, stream: str, measure: str) -> str:
 
 
 def _width(content: Content, entries: Sequence[Mapping[str, Any] | None]) -> str:
-    """The size of the network, where not all rows have the same: its hidden units."""
-    sizes = {hidden(e) for e in content["entries"]}
-    mine = {hidden(e) for e in entries if e is not None}
+    """The hidden units of the network, if not all rows have the same."""
+    sizes = {hidden(entry) for entry in content["entries"]}
+    mine = {hidden(entry) for entry in entries if entry is not None}
     return f" ({' x '.join(map(str, mine.pop()))})" if len(sizes) > 1 and len(mine) == 1 else ""
-
-
-def _markdown(lines: Sequence[Sequence[str]]) -> str:
-    head, *rest = ("| " + " | ".join(line) + " |" for line in lines)
-    return "\n".join([head, "|---" * len(lines[0]) + "|", *rest])
 
 
 def _yes(value: bool | None) -> str:
     return "-" if value is None else "yes" if value else "no"
-
-
-def _short(stream: str) -> str:
-    return stream.removesuffix("-mnist")
