@@ -236,7 +236,7 @@ def kept_statistics(model: nn.Module) -> Callable[[], None]:
         A function that puts them back.
     """
     kept: list[tuple[Tensor, Tensor | None, Tensor]] = []
-    for norm in model.modules():
+    for norm in (module for module in model.modules() if module._buffers):
         if isinstance(norm, ContextNorm) and norm.statistics == "context":
             rows = norm.context.reshape(-1)
             kept += [(b, rows, b[rows]) for b in (norm.running_mean, norm.running_var)]

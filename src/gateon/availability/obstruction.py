@@ -266,7 +266,8 @@ class Obstruction:
         assert weight.grad is not None
         rows = torch.zeros(len(weight), 1, dtype=torch.bool, device=weight.device)
         passed = self.gates.passed
-        rows[list(passed) or torch.cat([learned.reshape(-1) for learned in self._contexts])] = True
+        which = list(passed) or torch.cat([learned.reshape(-1) for learned in self._contexts])
+        rows[which[0] if len(which) == 1 else which] = True  # one is much faster than a list
         sure = len(passed) == 1 or (not passed and len(self._contexts) == 1)
         return rows if sure else rows & weight.grad.any(1, keepdim=True)
 

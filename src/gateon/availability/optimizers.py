@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -131,11 +132,16 @@ def check_gradients(parameters: Iterable[Tensor], step: int) -> None:
         parameters: Those whose gradients are checked.
         step: The number of the step, for the message.
     """
-    gradients = [
-        p.grad.to_dense() if p.grad.is_sparse else p.grad for p in parameters if p.grad is not None
-    ]
-    largest = torch._foreach_norm([g for g in gradients if g.numel()], float("inf"))
-    if largest and not torch.stack([size.to(largest[0]) for size in largest]).isfinite().all():
+    grads = (p.grad for p in parameters if p.grad is not None and p.grad.numel())
+    gradients = [grad.to_dense() if grad.is_sparse else grad for grad in grads]
+    if not gradients:
+        return
+    # A finite norm proves that everything is; one that is not may also have overflowed. Two, not
+    # infinity: that norm is twenty times slower on a CPU.
+    norms = torch._foreach_norm(gradients)
+    if math.isfinite(sum(torch.stack([norm.to(norms[0]) for norm in norms]).tolist())):
+        return
+    if not all(g.isfinite().all() for g in gradients):
         raise FloatingPointError(
             f"A gradient is not finite in step {step}: a number in the batch or the network is NaN "
             "or too large. Nothing was changed: lower the learning rate, or skip this batch."

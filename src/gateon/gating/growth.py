@@ -29,7 +29,7 @@ def mark_grown(weight: nn.Parameter) -> None:
 def pad_gradient(weight: Tensor) -> None:
     """Give contexts added between forward and backward pass a gradient of zero."""
     assert weight.grad is not None
-    missing = len(weight) - len(weight.grad)
+    missing = weight.shape[0] - weight.grad.shape[0]
     if missing > 0:
         weight.grad = torch.cat([weight.grad, weight.grad.new_zeros(missing, weight.shape[1])])
 
@@ -39,9 +39,9 @@ def grow_memory(memory: dict[str, Any], rows: int, group: Mapping[str, Any]) -> 
     for key, value in memory.items():
         # Adafactor's col_var is one row for all contexts.
         by_row = isinstance(value, Tensor) and value.dim() == 2 and key != "col_var"
-        if by_row and len(value) < rows:
+        if by_row and value.shape[0] < rows:
             start = float(group.get(STARTS_AT.get(key, ""), 0))
-            new = torch.full_like(value[:1], start).repeat(rows - len(value), 1)
+            new = torch.full_like(value[:1], start).repeat(rows - value.shape[0], 1)
             memory[key] = torch.cat([value, new])
 
 
@@ -49,7 +49,7 @@ def _follow_growth(optimizer: Optimizer, args: Any, kwargs: Any) -> None:
     for group in optimizer.param_groups:
         for weight in group["params"]:
             if hasattr(weight, GROWN):
-                grow_memory(optimizer.state.get(weight, {}), len(weight), group)
+                grow_memory(optimizer.state.get(weight, {}), weight.shape[0], group)
                 if weight.grad is not None:
                     pad_gradient(weight)
 
