@@ -501,6 +501,25 @@ def test_help_names_every_option_with_a_word_about_it(program):
         assert code == 0 and about.rstrip(".") in " ".join(out.split())
 
 
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_shows_true_defaults_only(program, name):
+    code, out, _ = program(name, "--help")
+    assert code == 0
+    assert not re.search(r"default:\s+(None|none|\)|\(\))", out)
+
+
+def test_every_option_is_described_in_words_of_its_own():
+    streams = [*STREAMS, "own:data", "text:data"]
+    asked = [(name, "n-gateon", None) for name in streams]
+    asked += [("split-mnist", name, None) for name in METHODS]
+    asked += [("split-mnist", "n-gateon", kind) for kind in ("cnn", "wide-resnet")]
+    for stream, method, kind in asked:
+        for options in options_for(stream, method, kind).values():
+            for option in options.values():
+                assert len(option.about.split()) > 1, (stream, method, option)
+                assert not re.search(r"as for|None|`", option.about), option
+
+
 def test_bash_completes_commands_options_and_choices(program):
     code, script, _ = program("completion", "bash")
     assert code == 0
@@ -510,7 +529,7 @@ def test_bash_completes_commands_options_and_choices(program):
         'try() { COMP_WORDS=("$@"); COMP_CWORD=$(( $# - 1 )); COMPREPLY=(); _tyro_gateon; '
         'echo "${COMPREPLY[*]}"; }\n'
         "complete -p gateon; try gateon ru; "
-        "try gateon run split-mnist --meth; try gateon run split-mnist --method p\n"
+        "try gateon run split-mnist --meth; try gateon run split-mnist --method p-\n"
     )
     lines = subprocess.run(
         ["bash", "try.sh"], capture_output=True, text=True, check=True

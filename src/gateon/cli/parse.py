@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -16,9 +17,10 @@ try:
 except ImportError as missing:
     sys.exit(f"The program gateon needs {missing.name}: pip install 'gateon[program]'.")
 
+from ..options.declared import descriptions
 from ..storage.files import printable
 
-__all__ = ["JSON", "Command", "Directory", "gigabytes", "parse"]
+__all__ = ["JSON", "Command", "Directory", "gigabytes", "hint_of", "parse"]
 
 Command = Callable[..., None]
 JSON = Annotated[bool, tyro.conf.arg(name="json")]
@@ -47,7 +49,7 @@ def parse(words: list[str], commands: Mapping[str, Command]) -> None:
 
 def _parse(words: list[str], commands: Mapping[str, Command], *, tells: bool) -> None:
     tyro.extras.subcommand_cli_from_dict(
-        dict(commands),
+        {name: _described(command) for name, command in commands.items()},
         prog="gateon",
         description=ABOUT,
         args=words,
@@ -62,6 +64,34 @@ def gigabytes(data_limit: float | None) -> int | None:
     if data_limit is not None and not 0 < data_limit <= 1 << 20:
         raise ValueError(f"--data-limit must be a number of gigabytes above 0, got {data_limit}.")
     return None if data_limit is None else int(data_limit * (1 << 30))
+
+
+def _described(command: Command) -> Command:
+    """A command whose options are described in one paragraph, without defaults of None."""
+    about, signature = descriptions(command), inspect.signature(command, eval_str=True)
+
+    def call(*args: Any, **named: Any) -> None:
+        command(*args, **named)
+
+    options = [
+        one.replace(annotation=Annotated[one.annotation, _shown(about[name], one.default)])
+        if name in about and one.default is not one.empty
+        else one
+        for name, one in signature.parameters.items()
+    ]
+    vars(call)["__signature__"] = signature.replace(parameters=options)
+    call.__annotations__ = {one.name: one.annotation for one in options}
+    call.__doc__ = command.__doc__
+    return call
+
+
+def _shown(about: str, default: Any) -> Any:
+    return tyro.conf.arg(help=about, help_behavior_hint=hint_of(default))
+
+
+def hint_of(default: Any) -> str | None:
+    """What help adds to a description: nothing for an empty default, the usual hint otherwise."""
+    return "" if default is None or default == () else None
 
 
 KINDS = ConstructorRegistry()

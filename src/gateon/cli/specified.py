@@ -23,7 +23,7 @@ from ..runs import legacy
 from ..runs.resolve import SECTIONS, options_for
 from ..runs.specification import Specification
 from ..streams.registry import FROM_FILES, STREAMS
-from .parse import Command
+from .parse import Command, hint_of
 
 __all__ = ["Asked", "short_name", "specified"]
 
@@ -204,17 +204,24 @@ def _options_kind(start: Specification, methods: Sequence[str], *, named: bool) 
             if dotted == "method.name" and methods:
                 continue
             default = values.get(dotted, option.default)
-            kind = _parsed(dotted, option)
+            kind = _parsed(dotted, option, default)
             shown.append((option.name, kind, field(default_factory=_always(default))))
         shown.sort(key=lambda one: len(one))  # what has no default goes first
         sections.append((section, make_dataclass(section, shown)))
-    seed = Annotated[int, tyro.conf.arg(help="of tasks, network, gates and order of samples.")]
+    seed = Annotated[
+        int,
+        tyro.conf.arg(help="seed of the tasks, the network, its gates and the order of samples."),
+    ]
     return make_dataclass("Options", [*sections, ("seed", seed, start.seed)])
 
 
-def _parsed(name: str, option: Option) -> Any:
+def _parsed(name: str, option: Option, default: Any) -> Any:
     """An annotation by which tyro shows and reads an option."""
-    told = tyro.conf.arg(help=option.about, aliases=_spellings(name)[1:] or None)
+    told = tyro.conf.arg(
+        help=option.about,
+        aliases=_spellings(name)[1:] or None,
+        help_behavior_hint=hint_of(default),
+    )
     kinds = [kind for kind in members(option.kind) if kind is not NoneType]
     if option.kind is bool or (len(kinds) == 1 and get_origin(option.kind) is Literal):
         return Annotated[option.kind, told]

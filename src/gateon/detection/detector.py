@@ -50,7 +50,7 @@ class ContextDetector:
         share: The share of what a context has learned that may be lost unnoticed.
         fit: An old context fits if its loss is at most this many times as far above its running
             loss as a suspect must be.
-        max_contexts: The largest number of contexts; None for no limit.
+        max_contexts: The largest number of contexts; no limit by default.
         when_full: What to do when a new context would exceed it: "error", or "best" to reactivate
             the best fitting context.
         robust: False for the paper's algorithm.

@@ -19,7 +19,7 @@ class Detector:
     """Where contexts come from.
 
     Args:
-        contexts: known, or inferred from the loss.
+        contexts: whether contexts are known or inferred from the loss.
         preset: settings of the inference: best, or the paper's algorithm.
         options: of `ContextDetector`, where contexts are inferred.
     """

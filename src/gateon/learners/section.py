@@ -23,22 +23,22 @@ class Training:
     """How a network is trained. Either `steps` or `epochs` is None.
 
     Args:
-        steps: batches of each task.
-        epochs: instead of steps, passes over the samples of each task.
-        batch: samples in a batch.
+        steps: batches per task.
+        epochs: passes over the samples of each task, instead of steps.
+        batch: samples per batch.
         lr: learning rate.
         optimizer: adam, adamw (with weight decay 0.01), sgd (with momentum 0.9) or plain (sgd
             without), which ogd always has.
         keep_optimizer: keep the state of the optimizer from task to task.
-        schedule: of the learning rate within a task: cosine or linear to zero, or constant.
+        schedule: learning rate within a task: cosine or linear decay to zero, or constant.
         warm_up: share of a task in which the learning rate rises from zero.
         label_smoothing: share of each label that is spread over all classes.
         class_weights: weigh samples by the inverse frequency of their class in the task.
         loss: cross-entropy, or that of the authors' released code, which applies softmax twice.
         precision: float32, or bf16 for autocast with float32 weights.
-        device: cpu, cuda, mps ...
-        threads: of the processor; none leaves it to torch. Results are the same for the same
-            number.
+        device: where to train: cpu, cuda, mps ...
+        threads: number of processor threads; torch decides by default. Results are the same for the
+            same number.
     """
 
     steps: Count | None = 250

@@ -28,7 +28,7 @@ class AdaHAT(HAT):
     learning", ECML PKDD 2024.
 
     Args:
-        alpha: how much used weights may move.
+        alpha: how far used weights may move.
         epsilon: keeps r finite.
 
     >>> AdaHAT().name

@@ -24,8 +24,8 @@ class InZoo(Method):
     """An ensemble of networks, each trained on the new task and some old ones.
 
     Args:
-        tasks: of a round, the new one among them.
-        memory: samples of every task that are stored; None keeps all.
+        tasks: number of tasks trained together in a round, including the new one.
+        memory: number of samples stored per task; none for all.
     """
 
     tasks: int = 5

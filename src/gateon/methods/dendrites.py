@@ -154,14 +154,13 @@ class Dendrites(Method):
     of active inputs * density * inputs)).
 
     Args:
-        segments: of every unit; as many as there are tasks in the publication.
+        segments: number of segments per unit; by default one per task, as published.
         on: share of the units of a layer that win; of the channels, at each position, in a
             convolution.
         sparsity: share of each unit's weights that are 0 for good.
-        mean, std: of the inputs, which the network and its prototypes see standardised; those of
-            MNIST. Prototypes whose numbers are all positive would be much alike, and with them the
-            modulation in different tasks.
-        inputs: numbers in one input; None reads them off the first layer, if that is a Linear.
+        mean, std: of the data, by which inputs are standardised; those of MNIST by default. Without
+            it, prototypes would be much alike, and so would the modulation in different tasks.
+        inputs: numbers in one input; by default those of the first layer, if that is a Linear.
         example: one batch of input, for models whose layers cannot be followed without data.
         seed: of weights, segments and sparsity.
 

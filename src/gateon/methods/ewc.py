@@ -43,13 +43,14 @@ class EWC(Method):
     gradient in a step is left alone.
 
     Args:
-        strength: lambda. The publication gives no number; with F as the mean over samples 100 is
+        strength: lambda. The publication gives no number; with F averaged over samples, 100 is
             usual for permuted MNIST.
         online: one running quadratic instead of the sum.
         decay: gamma of the online form.
-        labels: whose likelihood: "exact": the expectation over the model's own predictions;
+        labels: whose likelihood F measures: "exact": the expectation over the model's own predictions;
             "sampled": one label drawn from them for each sample; "empirical": the true label.
-        samples: of a task that F is the mean over, chosen at random; None: all.
+        samples: number of samples of a task, drawn at random, over which F is averaged; none for
+            all.
         seed: of that choice and of sampled labels.
 
     >>> EWC(strength=500.0, online=True).name

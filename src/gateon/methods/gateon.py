@@ -39,37 +39,36 @@ class GateON(Method):
         rate: eta_A, how fast relevance freezes: one number, one for falling and one for rising, or
             either by pattern of site names such as first=0.04,*=0.004.
         epsilon: relevance below it unfreezes.
-        floor: least availability.
+        floor: the smallest availability.
         relevance: how the relevance of units is measured.
-        apply: use the availability of every step, or that of the last switch.
+        apply: apply the availability of every step at once, or that of the last switch.
         scale: whether availability scales the optimizer's update or the gradient.
-        first_rate: eta_A in the first context; none for the same. Texts have twice the rate there
-            if the first task has fewer than 50 steps, as in the paper.
-        frozen: patterns of parameters that stay as they are.
-        bias_apart: whether biases have availabilities of their own.
+        first_rate: eta_A in the first context; the same by default, but on texts twice as much if
+            the first task has fewer than 50 steps, as in the paper.
+        frozen: patterns of names of parameters that never move.
+        bias_apart: normalise the relevance of biases separately from that of weights.
         density: share of units whose gate starts open: one number, or numbers by pattern of site
             names such as group3*=0.1,*=0.5.
-        start: how gates start: random, open, or all open ones at a gain between 0 and 1.
+        start: how gates start: random, open (gain 1), or the gain at which all open ones start.
         width: random gates start with weights |v| uniform in [0, width].
         power: the gain is sigma(v) ** power.
         steepness: gains are those of steepness times a gate's weight: above 1 gates learn faster
             than weights.
         shared: patterns of site names such as first,group1* where gates start on the same units in
             every context.
-        before_norm: whether gates come before norms.
-        sites: where gates go; found by themselves by default.
+        before_norm: place gates before norms.
+        sites: where gates go; found automatically by default.
         seed: of the gates.
         gating: False leaves every gate open: obstruction only.
-        obstruct_head: whether output layers have availabilities too.
-        rescale: divide the weights a site starts with by the square root of its density, and those
-            by which an output layer reads it. Weights are drawn for the width of the whole network,
-            and too small for optimizers whose steps have a size of their own; so a sub-network
-            starts like a network of its own width.
-        prefer: open the gates of a new context on units in proportion to their availability to this
-            power; 0: on any.
-        inherit: start every new context as a copy of the one learned before it, as far as
-            parameters are available: see `gateon.inherit`.
-        gate_penalty: lambda of the regulariser for the number of active units, see `penalty`.
+        obstruct_head: give output layers availabilities too.
+        rescale: divide the initial weights of a site, and those with which an output layer reads
+            it, by the square root of its density, so that a sub-network starts like a network of
+            its own width.
+        prefer: open the gates of a new context with probabilities proportional to availability to
+            this power; 0 for equal ones.
+        inherit: start every new context as a copy of the one before it, as far as parameters are
+            available; see gateon.inherit.
+        gate_penalty: lambda, the price of active units.
         encoder: gate a pretrained encoder like BERT at the places of the paper, see
             `gateon.anatomy.encoders`; instead of `sites`.
 

@@ -117,12 +117,12 @@ class HAT(Method):
     per context are switched; scales and shifts are masked like biases.
 
     Args:
-        strength: of the regulariser, lambda: how much it costs to use free units.
-        s_max: how hard masks become.
-        steps: batches in which s runs from 1 / s_max to s_max, then anew; an epoch in the
-            publication. Best a divisor of a task's.
-        largest: of an embedding, either way.
-        clip: largest norm of the gradient.
+        strength: lambda, the price of using free units.
+        s_max: the largest s; masks become harder with it.
+        steps: number of batches in which s rises from 1 / s_max to s_max before it starts again; an
+            epoch as published. Best a divisor of a task's.
+        largest: bound on the absolute value of embeddings.
+        clip: the norm at which gradients are clipped.
         example: one batch of input, for models whose layers cannot be followed without data.
         seed: of the embeddings.
 

@@ -32,8 +32,8 @@ class LwF(Method):
     new head is trained alone, is left out.
 
     Args:
-        strength: lambda_o.
-        temperature: T.
+        strength: lambda_o, the weight of the distillation.
+        temperature: T, of the softmax.
 
     >>> LwF().temperature
     2.0

@@ -36,7 +36,7 @@ class OGD(Method):
     hidden layers of 100 units, 4.5 GB a task for 2000: lower `memory` there.
 
     Args:
-        memory: samples of each task whose gradients are stored.
+        memory: number of samples of each task whose gradients are stored.
         seed: of which samples.
 
     >>> OGD(memory=100).name

@@ -33,11 +33,11 @@ class Replay(Method):
     step draws depends on the seed and its number alone.
 
     Args:
-        memory: how many samples are kept; None keeps everything.
-        balance: "reservoir": each sample seen is as likely to be kept as any other; "class",
-            "task": as many of each.
-        share: of the new batch: "half": a = 1/2, as in one batch of both; "tasks": a = 1/k in the
-            k-th task.
+        memory: number of samples kept; none for all.
+        balance: which samples are kept: "reservoir": all with equal probability; "class" or "task":
+            the same number of each.
+        share: weight of the new batch: "half": a = 1/2, as in one batch of both; "tasks": a = 1/k
+            in the k-th task.
         loss: of outputs and labels.
         seed: of what is kept and drawn.
 

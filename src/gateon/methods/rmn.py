@@ -120,14 +120,13 @@ class RMN(Method):
 
     Args:
         beta: how steep softround is.
-        steps: batches of a task, to know when its last part begins; None prunes once, when the task
-            is over.
-        prune_after: share of the task's batches before the last part begins.
+        steps: batches of a task, which decide when its last part begins; none prunes once, at the
+            end of the task.
+        prune_after: share of a task's batches before its last part begins.
         l1: weight of the mean of softround(P) in the loss: smaller maps leave more weights to later
             tasks.
-        high: P starts uniform in [0, high]. Few entries far from 1/2 ever move, so that this
-            decides how many weights a task takes: about 36 % of them at 1, as in the publication,
-            and 20 % at 0.8.
+        high: P starts uniform in [0, high]. Few entries far from 1/2 ever move, so this decides how
+            many weights a task takes: about 36 % of them at 1, as published, and 20 % at 0.8.
         seed: of the maps.
 
     >>> RMN().name

@@ -37,8 +37,8 @@ class SI(Method):
     publication does not reset its optimizer between tasks: `Learner(keep_optimizer=True)`.
 
     Args:
-        strength: c.
-        damping: xi.
+        strength: c, the weight of the penalty.
+        damping: xi, which bounds the importance of parameters that hardly moved.
         skip: patterns of names of parameters that are left alone.
 
     >>> SI(strength=0.5).name

@@ -32,10 +32,10 @@ class Mlp:
     Args:
         hidden: units of each hidden layer.
         heads: one output layer shared by all tasks, or one per task.
-        norm: statistics of the batch norms: per context, of the batch at hand, or no norm.
-        unit_length: scale hidden activity to length one.
-        input_dropout: share of the inputs left out at random in training.
-        dropout: share of the hidden units left out at random in training.
+        norm: statistics of the batch norms: per context, those of the current batch, or no norm.
+        unit_length: scale hidden activity to unit length.
+        input_dropout: dropout rate of the inputs.
+        dropout: dropout rate of the hidden units.
     """
 
     kind: ClassVar = "mlp"
@@ -65,10 +65,10 @@ class Cnn:
     """Convolutions, then fully connected layers.
 
     Args:
-        channels: of each convolution.
-        hidden: units of each hidden layer behind the convolutions.
+        channels: number of channels of each convolution.
+        hidden: units of each hidden layer after the convolutions.
         heads: one output layer shared by all tasks, or one per task.
-        norm: statistics of the batch norms: per context, of the batch at hand, or no norm.
+        norm: statistics of the batch norms: per context, those of the current batch, or no norm.
     """
 
     kind: ClassVar = "cnn"
@@ -88,10 +88,10 @@ class WideResNet:
     """A wide residual network.
 
     Args:
-        depth: 10, 16, 22, 28 ...
+        depth: number of layers: 10, 16, 22, 28 ...
         widen: how many times wider than a ResNet.
         heads: one output layer shared by all tasks, or one per task.
-        norm: statistics of the batch norms: per context, of the batch at hand, or no norm.
+        norm: statistics of the batch norms: per context, those of the current batch, or no norm.
     """
 
     kind: ClassVar = "wide-resnet"
@@ -112,7 +112,7 @@ class Language:
 
     Args:
         model: minilm, a directory, or a name on a hub such as bert-base-uncased.
-        pooling: how a text is summed up: by the mean of its tokens, or by the first one.
+        pooling: how a text is summarised: by the mean of its tokens, or by the first one.
         heads: one output layer shared by all tasks, or one per task.
     """
 

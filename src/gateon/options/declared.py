@@ -11,7 +11,7 @@ from typing import Any, get_type_hints
 
 from .kinds import plain
 
-__all__ = ["Option", "declared"]
+__all__ = ["Option", "declared", "descriptions"]
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ def declared(thing: Callable[..., Any], without: Collection[str] = ()) -> dict[s
 
 @cache
 def _declared(thing: Callable[..., Any]) -> dict[str, Option]:
-    hints, about = get_type_hints(thing, include_extras=True), _about(thing)
+    hints, about = get_type_hints(thing, include_extras=True), descriptions(thing)
     found = {}
     for name, parameter in inspect.signature(thing).parameters.items():
         kind = plain(hints.get(name, Any))
@@ -63,7 +63,7 @@ def _declared(thing: Callable[..., Any]) -> dict[str, Option]:
     return found
 
 
-def _about(thing: Callable[..., Any]) -> dict[str, str]:
+def descriptions(thing: Callable[..., Any]) -> dict[str, str]:
     """What the docstring says of each argument; a class goes before its bases."""
     kinds = inspect.getmro(thing) if inspect.isclass(thing) else (thing,)
     found: dict[str, str] = {}

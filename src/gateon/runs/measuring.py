@@ -15,8 +15,9 @@ class Measuring:
     """What is measured.
 
     Args:
-        evaluate: after each task measure all tasks so far, only at the last, or after every n-th.
-        curves: also measure the task being learned every so many steps.
+        evaluate: when to measure all tasks so far: after each task, after the last only, or after
+            every n-th.
+        curves: number of steps after which the current task is measured too.
         part: measure on test data, or on validation data to choose settings.
     """
 

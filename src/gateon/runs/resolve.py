@@ -118,13 +118,13 @@ def options_for(stream: str, method: str, kind: str | None = None) -> dict[str, 
     ['name', 'preset', 'off']
     """
     own = declared(ChosenStream, without=("options",))
-    name = Option("name", str, stream, "of the stream.")
+    name = Option("name", str, stream, "name of the stream.")
     of_method = declared(ChosenMethod, without=("options",))
     of_method["name"] = replace(of_method["name"], kind=Literal[tuple(METHODS)])
     return {
         "stream": {"name": name, **own, **streams.stream_options(stream)},
         "network": {
-            "kind": Option("kind", Literal[tuple(KINDS)], None, "of the network."),
+            "kind": Option("kind", Literal[tuple(KINDS)], None, "kind of network."),
             **declared(KINDS[kind or streams.entry(stream).network]),
         },
         "training": declared(Training),

@@ -38,12 +38,12 @@ def split_cifar100(
     """Every task has a few of CIFAR-100's classes to tell apart, labelled 0, 1, ... within the task.
 
     Args:
-        tasks: how many. Every 20 tasks of 5 use up the 100 classes; then they are dealt anew.
+        tasks: number of tasks. 20 tasks of 5 use up the 100 classes, which are then dealt anew.
         seed: deals the classes to the tasks, and draws the images held out for validation.
-        classes_per_task: how many a task.
-        in_order: 0 to 4, then 5 to 9 ..., whatever the seed; there are no more tasks than the
-            classes give.
-        validation: how many training images of all classes are held out; by default a twelfth.
+        classes_per_task: number of classes per task.
+        in_order: use 0 to 4, then 5 to 9 ..., whatever the seed, for no more tasks than the classes
+            allow.
+        validation: number of training images held out; a twelfth by default.
         data: a data set of the same kind; by default CIFAR-100.
     """
     return _split(
@@ -70,8 +70,12 @@ def split_cifar10(
     """Every task has a few of CIFAR-10's classes to tell apart, labelled 0, 1, ... within the task.
 
     Args:
-        tasks: how many. Every five tasks of two use up the ten classes; then they are dealt anew.
-        seed, classes_per_task, in_order, validation: as for `split_cifar100`.
+        tasks: number of tasks. Five tasks of two use up the ten classes, which are then dealt anew.
+        seed: deals the classes to the tasks, and draws the images held out for validation.
+        classes_per_task: number of classes per task.
+        in_order: use 0 and 1, then 2 and 3 ..., whatever the seed, for no more tasks than the
+            classes allow.
+        validation: number of training images held out; a twelfth by default.
         data: a data set of the same kind; by default CIFAR-10.
     """
     return _split(

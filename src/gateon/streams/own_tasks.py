@@ -36,8 +36,8 @@ def own(path: Path | str, seed: int = 0, data_limit: float | None = None) -> Str
     Args:
         path: the directory or file.
         seed: draws what is held out.
-        data_limit: gigabytes that a part of a task, or a file of JSON lines, may take once
-            unpacked; None for one.
+        data_limit: gigabytes that one part of a task, or a file of JSON lines, may take once
+            unpacked; 1 by default.
 
     >>> import tempfile
     >>> folder = Path(tempfile.mkdtemp())

@@ -20,8 +20,8 @@ class ChosenStream:
 
     Args:
         name: one of `gateon.streams.STREAMS`, own:PATH or text:PATH.
-        repeats: present all tasks so many times, one round after another.
-        augment: vary training images: move them by up to four pixels, mirror every other one.
+        repeats: number of rounds in which all tasks are presented.
+        augment: vary training images: shift them by up to four pixels and mirror every other one.
         options: arguments of the function that makes it.
     """
 

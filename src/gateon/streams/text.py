@@ -44,12 +44,12 @@ def asc(
     Labels are 0 for positive, 1 for negative, 2 for neutral; the parts are the published ones.
 
     Args:
-        tasks: the first so many of the order; None for all.
-        order: which of the published orders, 0 to 19.
-        model: whose tokenizer: None or "minilm", a local directory, or a name on a hub.
-        length: tokens of an input; longer texts are cut, and counted in `source`.
-        limit: at most so many training texts a task, of every class in proportion; None for all.
-        seed: draws these.
+        tasks: number of tasks, from the start of the order; all by default.
+        order: which of the published orders of tasks, 0 to 19.
+        model: whose tokenizer: "minilm" by default, a local directory, or a name on a hub.
+        length: tokens per text; longer texts are cut off, and counted in the record.
+        limit: largest number of training texts per task, classes in proportion; all by default.
+        seed: draws the texts within that limit.
 
     >>> asc(order=-1)
     Traceback (most recent call last):
@@ -69,7 +69,15 @@ def dsc(
 ) -> Stream:
     """Ten kinds of products, one a task: is a review negative (0) or positive (1)?
 
-    The parts are the published ones. Arguments as for `asc`.
+    The parts are the published ones.
+
+    Args:
+        tasks: number of tasks, from the start of the order; all by default.
+        order: which of the published orders of tasks, 0 to 19.
+        model: whose tokenizer: "minilm" by default, a local directory, or a name on a hub.
+        length: tokens per text; longer texts are cut off, and counted in the record.
+        limit: largest number of training texts per task, classes in proportion; all by default.
+        seed: draws the texts within that limit.
 
     >>> dsc(length=3)
     Traceback (most recent call last):
@@ -100,10 +108,15 @@ def news20(
     does that.
 
     Args:
-        tasks, order, model, length, limit: as for `asc`.
+        tasks: number of tasks, from the start of the order; all by default.
+        order: which of the published orders of tasks, 0 to 19.
+        model: whose tokenizer: "minilm" by default, a local directory, or a name on a hub.
+        length: tokens per text; longer texts are cut off, and counted in the record.
+        limit: largest number of training texts per task, classes in proportion; all by default.
         seed: draws what is held out for validation, and the parts where dates do not decide.
         keep_headers: keep headers, footers and quotes.
-        by_date: False for all 19,997 posts, 8 : 1 : 1 of every group.
+        by_date: divide posts by their date; otherwise all 19,997 posts are divided at random, 8 : 1
+            : 1 in every group.
 
     >>> news20(keep_headers="no")
     Traceback (most recent call last):
@@ -145,9 +158,12 @@ def text_lines(
 
     Args:
         path: the file.
-        tasks, model, length, limit: as for `asc`.
+        tasks: number of tasks, in the order of the file; all by default.
+        model: whose tokenizer: "minilm" by default, a local directory, or a name on a hub.
+        length: tokens per text; longer texts are cut off, and counted in the record.
+        limit: largest number of training texts per task, classes in proportion; all by default.
         seed: draws what is held out, and what `limit` leaves.
-        data_limit: gigabytes the file may have once unpacked; None for one.
+        data_limit: gigabytes that the file may take once unpacked; 1 by default.
 
     >>> text_lines("reviews.txt", limit=0)
     Traceback (most recent call last):
@@ -178,7 +194,13 @@ def made_reviews(
     """Five products, one a task: does a review made by a rule praise (1) or blame (0)? What is good for one is bad for another.
 
     It needs no data, and by default a tiny random model: for trying things, not for measuring them.
-    Arguments as for `asc`.
+
+    Args:
+        tasks: number of tasks; all five by default.
+        model: whose tokenizer: "tiny" by default, a local directory, or a name on a hub.
+        length: tokens per text; longer texts are cut off, and counted in the record.
+        limit: largest number of training texts per task, classes in proportion; all by default.
+        seed: makes the reviews, and draws the texts within that limit.
     """
     return _stream(
         "made-reviews", lambda: read_made(seed), {}, tasks, None, model, length, limit, seed

@@ -98,9 +98,9 @@ class HatAdapters(HAT):
 
     Args:
         width: units of an adapter's hidden layer.
-        places: names or patterns of the layers behind which adapters sit, as in *.output.dense;
-            none: behind those that feed residual sums.
-        encoder: its name in the model; None finds it.
+        places: names or patterns of the layers that adapters follow, such as *.output.dense; by
+            default those that feed residual sums.
+        encoder: name of the encoder in the model; found automatically by default.
 
     `example` of HAT is one batch of the encoder's input, where its layers cannot be followed
     without.

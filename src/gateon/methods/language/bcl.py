@@ -19,8 +19,8 @@ class AgreementRouting(nn.Module):
     Args:
         units: of the place.
         capsules: how many semantic capsules.
-        size: of every capsule.
-        rounds: of the routing.
+        size: units of each capsule.
+        rounds: rounds of routing.
         seed: of its weights.
 
     >>> import torch
@@ -59,9 +59,9 @@ class BCL(HatAdapters):
     length; the authors' code mixes the tokens of a fixed length in W.
 
     Args:
-        capsules: how many semantic capsules, J.
-        size: of every capsule.
-        rounds: of the routing.
+        capsules: J, the number of semantic capsules.
+        size: units of each capsule.
+        rounds: rounds of routing.
 
     >>> BCL(width=64).name
     'bcl'

@@ -104,7 +104,7 @@ class CTR(HatAdapters):
     Args:
         capsules: how many semantic capsules, J.
         size: of every capsule.
-        filters: of each of the three widths.
+        filters: number of filters of each of the three widths.
 
     >>> CTR(width=64).name
     'ctr'

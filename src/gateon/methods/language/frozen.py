@@ -19,7 +19,7 @@ class Frozen(Method):
     The usual lower bound of language models: what the pretrained features alone are good for.
 
     Args:
-        encoder: its name in the model; None finds it.
+        encoder: name of the encoder in the model; found automatically by default.
 
     >>> Frozen().name
     'frozen'
