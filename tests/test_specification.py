@@ -9,7 +9,7 @@ from typing import Annotated, Literal, get_args, get_origin
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateon.learners.isolated import Isolated
@@ -99,6 +99,7 @@ def test_the_key_changes_with_the_numerics(monkeypatch):
     assert now == Specification.from_options({"stream.name": "split-mnist"}).key()
 
 
+@settings(deadline=None)
 @given(name=st.text(st.characters(exclude_categories=["Cs"]), max_size=20), lr=st.floats(1e-9, 1e3))
 def test_any_path_and_number_survive_the_file(name, lr, tmp_path_factory):
     path = tmp_path_factory.mktemp("toml") / "run.toml"

@@ -13,7 +13,7 @@ __all__ = ["command"]
 
 
 def command(
-    directories: tyro.conf.Positional[tuple[Path, ...]],
+    directories: tyro.conf.Positional[tuple[Path, ...]] = (),
     out: Path | None = None,
 ) -> None:
     """Write one page that shows runs, a comparison or a reproduced table, to open in a browser.
