@@ -13,6 +13,7 @@ from transformers import GPT2Config, GPT2LMHeadModel, GPTNeoXConfig, GPTNeoXForC
 
 import rounding
 from gateon.learners.lamol import Lamol
+from gateon.learners.lamol_objective import qa_and_lm
 from gateon.methods.language.lamol import IGNORED, Signs
 from gateon.storage import checkpoint
 
@@ -132,9 +133,8 @@ def test_the_loss_is_of_the_answer_and_a_quarter_of_that_of_everything():
     qa = torch.stack(answers).mean()
     lm = (torch.stack(everything) * torch.tensor(weights)).sum() / sum(weights)
     assert len(answers) == 6
-    rounding.assert_same(learner._loss(sequences, [0] * 3), qa + 0.25 * lm)
-    learner.lm = 0.0
-    rounding.assert_same(learner._loss(sequences, [0] * 3), qa)
+    rounding.assert_same(qa_and_lm(model, signs, sequences, [0] * 3, 0.25), qa + 0.25 * lm)
+    rounding.assert_same(qa_and_lm(model, signs, sequences, [0] * 3, 0.0), qa)
 
 
 @pytest.mark.parametrize("answers", [None, [[3], [4, 5]]])

@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
@@ -17,28 +16,19 @@ from ..anatomy.contextual import as_context
 from ..detection.infer import Observation
 from ..methods.base import Outline
 from ..methods.language.lamol import IGNORED, Signs, padded
-from ..methods.shared.calls import logits
 from ..methods.shared.samples import seeded
 from ..storage.states import (
-    COUNT,
-    GENERATOR,
     Inputs,
-    Rule,
-    Whole,
-    check,
     check_fits,
     load_optimizer,
-    optimizer_like,
-    schedule_like,
 )
 from .description import settings_of
+from .lamol_objective import AT_ONCE, answer_scores, device_of, qa_and_lm
+from .lamol_state import lamol_like, room_of
 from .protocol import check_finite, described
 from .training import tell
 
 __all__ = ["Lamol"]
-
-AT_ONCE = 16  # texts written or answered at once
-MOST = 5.0  # how much more the answer sign counts than any other token, as a target
 
 
 class Lamol:
@@ -170,7 +160,7 @@ class Lamol:
         tasks = [context] * len(new) + [int(self._of[row]) for row in rows]
         generator = torch.get_rng_state()
         self.model.train()
-        loss = self._loss(new + old, tasks)
+        loss = qa_and_lm(self.model, self.signs, new + old, tasks, self.lm)
         check_finite(loss.item(), self.step, context, lambda: torch.set_rng_state(generator))
         loss.backward()
         nn.utils.clip_grad_norm_(self.model.parameters(), self.clip)
@@ -183,24 +173,12 @@ class Lamol:
         self.longest = max(self.longest, x.shape[1])
         return Observation(loss.item(), context, switched)
 
-    @torch.no_grad()
     def predict(self, x: Tensor, context: int | None = None) -> Tensor:
         """log P(answer, [END] | text, question) of every class, (N, classes)."""
         task = self.context if context is None else context
         if task is None or not 0 <= task < self._tasks:
             raise IndexError(f"Context {task} does not exist: there are {self._tasks}.")
-        training, device = self.model.training, _device_of(self.model)
-        self.model.eval()
-        scores = torch.zeros(len(x), self.classes)
-        for rows in torch.arange(len(x)).split(AT_ONCE):
-            for c in range(self.classes):
-                sequences = [self.signs.sequence(x[row], task, c) for row in rows]
-                ids, targets = self.signs.answered(sequences)
-                logs = _next(self.model, ids.to(device)).log_softmax(-1).cpu()
-                found = logs.gather(-1, targets.clamp_min(0)[..., None])[..., 0]
-                scores[rows, c] = (found * (targets != IGNORED)).sum(1)
-        self.model.train(training)
-        return scores
+        return answer_scores(self.model, self.signs, x, task)
 
     def end_task(self, task: int, data: Iterable[tuple[Tensor, Tensor]]) -> None:
         """Do nothing: what is left of a task is in the model."""
@@ -239,66 +217,9 @@ class Lamol:
         torch.set_rng_state(state["generator"])
 
     def state_like(self, state: Mapping[str, Any], inputs: Inputs | None = None) -> dict[str, Any]:
-        """The template of a state that fits; see `gateon.storage.states`."""
-        tasks = state["tasks"]
-        check(tasks, Whole(1), "tasks")
-        rows, resized = self.signs.gen(tasks), _names_of_embeddings(self.model)
-        held = {name: value.to("meta") for name, value in self.model.state_dict().items()}
-        model = {
-            name: value.new_empty(rows, *value.shape[1:]) if name in resized else value
-            for name, value in held.items()
-        }
-        parameters = [
-            nn.Parameter(model[name], p.requires_grad) for name, p in self.model.named_parameters()
-        ]
-        pseudo, of, context = state["pseudo"], state["of"], Whole(0, tasks - 1)
-        room = (
-            getattr(getattr(self.model, "config", None), "max_position_embeddings", None) or 1 << 20
-        )
-        return {
-            "model": model,
-            "optimizer": optimizer_like(
-                self._new_optimizer, parameters, self.optimizer.param_groups, state["optimizer"]
-            ),
-            "schedule": schedule_like(self.schedule),
-            "pseudo": Rule(
-                lambda value: _are_ids(value, 2, IGNORED, rows) and len(value) == len(of),
-                "be texts of known tokens",
-            ),
-            "of": Rule(
-                lambda value: _are_ids(value, 1, 0, tasks) and len(value) == len(pseudo),
-                "be a known task for each text",
-            ),
-            "step": COUNT,
-            "written": COUNT,
-            "longest": Whole(0, room),
-            "seen": COUNT,
-            "tasks": Whole(1),
-            "learned": [context for _ in state["learned"]],
-            "context": None if state["context"] is None else context,
-            "generator": GENERATOR,
-        }
-
-    def _loss(self, sequences: list[Tensor], tasks: list[int]) -> Tensor:
-        """L_QA + lm L_LM of whole sequences of these tasks."""
-        device = _device_of(self.model)
-        ids, targets = self.signs.answered(sequences)
-        loss = F.cross_entropy(
-            _next(self.model, ids.to(device)).flatten(0, 1),
-            targets.to(device).flatten(),
-            ignore_index=IGNORED,
-        )
-        if self.lm == 0:
-            return loss
-        signs = torch.tensor([[self.signs.gen(task)] for task in tasks])
-        whole, targets = torch.cat([signs, ids], 1), padded(sequences, IGNORED)
-        outputs = _next(self.model, whole.to(device))
-        weight = torch.ones(outputs.shape[-1], device=device)
-        weight[self.signs.ans] = MOST
-        lm = F.cross_entropy(
-            outputs.flatten(0, 1), targets.to(device).flatten(), weight=weight, ignore_index=IGNORED
-        )
-        return loss + self.lm * lm
+        """A template of the states that fit; see `gateon.storage.states`."""
+        made = self._new_optimizer, self.optimizer, self.schedule
+        return lamol_like(state, self.model, self.signs, *made)
 
     def _rows_due(self, samples: int) -> list[int]:
         """The pseudo-samples that come with so many samples: each once in every pass."""
@@ -332,9 +253,7 @@ class Lamol:
                 f"LAMOL reads texts as (N, L) token ids below {self.signs.words}, those its model "
                 "knows."
             )
-        room: int | None = getattr(
-            getattr(self.model, "config", None), "max_position_embeddings", None
-        )
+        room = room_of(self.model)
         if room is not None and self._room(x.shape[1]) >= room:
             raise ValueError(
                 f"A text of {x.shape[1]} tokens with its signs is longer than the {room} the model "
@@ -396,7 +315,7 @@ class Lamol:
             bos_token_id=None,
         )
         signs = torch.tensor(
-            [[self.signs.gen(task)] for task in tasks], device=_device_of(self.model)
+            [[self.signs.gen(task)] for task in tasks], device=device_of(self.model)
         )
         model: Any = self.model
         rows = model.generate(signs, attention_mask=torch.ones_like(signs), generation_config=how)[
@@ -417,30 +336,6 @@ class Lamol:
         self.schedule = None if self._new_schedule is None else self._new_schedule(self.optimizer)
 
 
-def _next(model: nn.Module, ids: Tensor) -> Tensor:
-    """Logits of the token behind each; padding comes last, where a causal model ignores it."""
-    return logits(model, {"input_ids": ids}).float()
-
-
 def _embeddings(model: Any) -> nn.Embedding:
     found: nn.Embedding = model.get_input_embeddings()
     return found
-
-
-def _device_of(model: nn.Module) -> torch.device:
-    return next(model.parameters()).device
-
-
-def _names_of_embeddings(model: Any) -> set[str]:
-    """Names of what has a row for every token."""
-    tables = {
-        id(layer.weight)
-        for layer in (model.get_input_embeddings(), model.get_output_embeddings())
-        if layer is not None
-    }
-    return {name for name, p in model.named_parameters(remove_duplicate=False) if id(p) in tables}
-
-
-def _are_ids(value: Any, dimensions: int, low: int, below: int) -> bool:
-    whole = isinstance(value, Tensor) and value.dtype == torch.long and value.dim() == dimensions
-    return bool(whole and ((value >= low) & (value < below)).all())
