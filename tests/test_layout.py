@@ -57,6 +57,11 @@ def imported_rooms(path):
             base = place[: len(place) - node.level + 1]
             full = base + (node.module.split(".") if node.module else [])
             yield from [full[0]] if full else [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom | ast.Import):  # by absolute names
+            names = (
+                [node.module] if isinstance(node, ast.ImportFrom) else [a.name for a in node.names]
+            )
+            yield from [name.split(".")[1] for name in names if name.startswith("gateon.")]
 
 
 def test_the_rooms_are_those_of_the_map():
@@ -79,6 +84,26 @@ def test_rooms_import_only_what_they_may(path):
     assert others <= ROOMS[room], (
         f"{path.relative_to(SOURCE)} imports {sorted(others - ROOMS[room])}, which {room} may not"
     )
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "from ..runs import run",
+        "from ..runs.run import run",
+        "from .. import runs",
+        "from gateon.runs import run",
+        "import gateon.runs.run",
+    ],
+)
+def test_a_forbidden_import_is_seen_wherever_it_stands(tmp_path, monkeypatch, line):
+    monkeypatch.setitem(globals(), "SOURCE", tmp_path)
+    path = tmp_path / "anatomy" / "new.py"
+    path.parent.mkdir()
+    path.write_text(f"def late():\n    {line}\n")
+    assert set(imported_rooms(path)) == {"runs"}
+    with pytest.raises(AssertionError, match="which anatomy may not"):
+        test_rooms_import_only_what_they_may(path)
 
 
 @pytest.mark.parametrize("room", ROOMS)
