@@ -41,7 +41,7 @@ def test_it_is_what_its_equations_say():
         seen = recogniser.recognise(x, said)
         assert_same(seen.rows, wanted.float())
         tasks = torch.stack([wanted[:, :3].sum(1), wanted[:, 3:].sum(1)], 1)
-        assert_same(recogniser.tasks(x), tasks.float())
+        assert_same(recogniser.tasks(scores), tasks.float())
         assert torch.equal(seen.task, tasks.argmax(1))
 
 

@@ -46,7 +46,7 @@ class Recogniser:
         p(r | x)    = p(k | x) p(r | x, k)
 
     where a, b and c are the numbers under which held-out samples are likeliest. A sample belongs to
-    no task if its largest p(r | x) is below that of all but a twentieth of the held-out samples.
+    no task if its highest score is below that of all but a twentieth of the held-out samples.
 
     Sums do not depend on the order of samples or tasks, and no sample is kept. The inputs must not
     change as learning goes on: pixels, columns, or features of a frozen encoder. Memory is
@@ -55,7 +55,7 @@ class Recogniser:
     Args:
         inputs: numbers in one sample.
         width: random features of the ridge.
-        strength: of the ridge, for samples of unit length.
+        strength: of the ridge, for numbers of about size 1.
         seed: of the random features.
         accepted: share of held-out samples that count as known.
 
@@ -80,7 +80,7 @@ class Recogniser:
         self.accepted = accepted
         self.ridge = Ridge(inputs, width, strength, seed)
         self.owner = torch.zeros(0, dtype=torch.int64)  # the task of each row, -1: of none yet
-        self.a, self.b, self.c, self.least = 20.0, 20.0, 1.0, 0.0
+        self.a, self.b, self.c, self.least = 20.0, 20.0, 1.0, -math.inf
 
     def add(self, x: Tensor, row: Tensor, task: int) -> None:
         """Add samples of a task.
@@ -108,18 +108,14 @@ class Recogniser:
         if other.any():
             taken = int(row[other][0])
             raise ValueError(f"Row {taken} belongs to task {int(owner[taken])}, not to {task}.")
-        self.ridge.add(unit(x), row, rows)
+        self.ridge.add(self._scaled(x), row, rows)
         owner[row] = task
         self.owner = owner
 
     def scores(self, x: Tensor) -> Tensor:
         """Scores of the ridge, (samples, rows)."""
         self._check_learned()
-        return self.ridge.scores(unit(x))
-
-    def tasks(self, x: Tensor) -> Tensor:
-        """p(task | x), (samples, tasks)."""
-        return self._tasks(self.scores(x))
+        return self.ridge.scores(self._scaled(x))
 
     def recognise(self, x: Tensor, logits: Tensor | None = None) -> Recognised:
         """The task of each sample, and the probability of every row.
@@ -130,10 +126,31 @@ class Recogniser:
                 that was not asked. Without them p(r | x, k) is that of the ridge.
         """
         scores = self.scores(x)
-        tasks = self._tasks(scores)
-        rows = tasks[:, self.owner.clamp_min(0)] * self._within(scores, logits)
+        tasks = self.tasks(scores)
+        rows = tasks[:, self.owner.clamp_min(0)] * self.within(scores, logits)
         certainty, task = tasks.max(1)
-        return Recognised(task, certainty, rows.amax(1) >= self.least, rows)
+        return Recognised(task, certainty, self.known(scores), rows)
+
+    def tasks(self, scores: Tensor) -> Tensor:
+        """p(k | x), (samples, tasks)."""
+        p = (self.a * self._masked(scores)).softmax(1)
+        found = torch.zeros(len(p), 1 + int(self.owner.max()))
+        return found.index_add_(1, self.owner.clamp_min(0), p)
+
+    def within(self, scores: Tensor, logits: Tensor | None = None) -> Tensor:
+        """p(r | x, k) of every row r in its task k, (samples, rows); logits as in `recognise`."""
+        found = torch.zeros_like(scores)
+        for task in range(1 + int(self.owner.max())):
+            of = self.owner == task
+            opinion = (self.b * scores[:, of]).log_softmax(1)
+            if logits is not None:
+                opinion = (opinion + (self.c * logits[:, of]).log_softmax(1)) / 2
+            found[:, of] = opinion.softmax(1)
+        return found
+
+    def known(self, scores: Tensor) -> Tensor:
+        """Whether each sample belongs to any task at all."""
+        return self._masked(scores).amax(1) >= self.least
 
     def calibrate(self, x: Tensor, row: Tensor, logits: Tensor | None = None) -> None:
         """Set a, b and c and the threshold of what is known, by samples that were not added.
@@ -158,8 +175,8 @@ class Recogniser:
         self.a = _likeliest(lambda scale: F.cross_entropy(scale * used, row))
         self.b = _likeliest(told(scores))
         self.c = self.c if logits is None else _likeliest(told(logits))
-        largest = self.recognise(x, logits).rows.amax(1)
-        self.least = float(largest.sort().values[int((1 - self.accepted) * len(largest))])
+        highest = used.amax(1).sort().values
+        self.least = float(highest[int((1 - self.accepted) * len(highest))])
 
     def state_dict(self) -> dict[str, Any]:
         """The sums, whose each row is, and what was calibrated."""
@@ -169,11 +186,16 @@ class Recogniser:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take over what `state_dict` gave; nothing changes if it does not fit."""
         owner, numbers = state["owner"], [float(state[name]) for name in ("a", "b", "c", "least")]
-        if len(owner) != state["ridge"]["C"].shape[1] or not all(map(math.isfinite, numbers)):
+        if len(owner) != state["ridge"]["C"].shape[1] or any(map(math.isnan, numbers)):
             raise ValueError("This state of a recogniser is damaged: nothing was taken over.")
         self.ridge.load_state_dict(state["ridge"])
         self.owner = owner.clone()
         self.a, self.b, self.c, self.least = numbers
+
+    def _scaled(self, x: Tensor) -> Tensor:
+        """Numbers of size 1 make a sample of length 1, which `strength` is meant for."""
+        length: float = self.ridge.inputs**0.5
+        return x.float() / length
 
     def _check_learned(self) -> None:
         if not (self.owner >= 0).any():
@@ -186,32 +208,6 @@ class Recogniser:
     def _only(self, task: Tensor) -> Tensor:
         """Whether a row is of each sample's task, (samples, rows)."""
         return self.owner[None] == task[:, None]
-
-    def _tasks(self, scores: Tensor) -> Tensor:
-        p = (self.a * self._masked(scores)).softmax(1)
-        found = torch.zeros(len(p), 1 + int(self.owner.max()))
-        return found.index_add_(1, self.owner.clamp_min(0), p)
-
-    def _within(self, scores: Tensor, logits: Tensor | None) -> Tensor:
-        """p(r | x, k) of every row, 0 for rows that have no sample yet."""
-        found = torch.zeros_like(scores)
-        for task in self.owner.unique().tolist():
-            of = self.owner == task
-            if task >= 0:
-                opinion = (self.b * scores[:, of]).log_softmax(1)
-                if logits is not None:
-                    opinion = (opinion + (self.c * logits[:, of]).log_softmax(1)) / 2
-                found[:, of] = opinion.softmax(1)
-        return found
-
-
-def unit(x: Tensor) -> Tensor:
-    """Samples at unit length; zeros stay zeros.
-
-    >>> unit(torch.tensor([[3.0, 4.0]]))
-    tensor([[0.6000, 0.8000]])
-    """
-    return F.normalize(x.float(), dim=1)
 
 
 def _likeliest(loss: Callable[[float], Tensor]) -> float:

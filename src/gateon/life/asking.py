@@ -1,4 +1,4 @@
-"""Answers: p(label | x) = sum_k p(context k | x) p(label | x, context k).
+"""Answers: p(label | x) = sum_k p(context k | x) p(label | x, context k), see `Recogniser`.
 
 Samples are put together by context, so that a batch of many tasks costs hardly more than one of a
 single task: every context's sub-network sees only the samples that may be its own.
@@ -16,8 +16,9 @@ from .answers import Answers
 from .knowledge import Knowledge
 from .task import Task
 
-__all__ = ["Belief", "answers_for", "believed"]
+__all__ = ["Belief", "answers_for", "believed", "logits_of", "scores_of"]
 
+AT_ONCE = 4096  # samples that are recognised together
 NEGLIGIBLE = 0.02  # a context less likely than this is not asked about a sample
 
 
@@ -53,8 +54,9 @@ class Belief:
 
 def believed(knowledge: Knowledge, x: Tensor, told: Task | None = None) -> Belief:
     """What the model believes of samples, of a task that is told or recognised."""
-    contexts = _contexts(knowledge, x, told)
-    joint = _rows(knowledge, x, contexts)
+    scores = scores_of(knowledge, x)
+    contexts = _contexts(knowledge, scores, told)
+    joint = _rows(knowledge, x, scores, contexts)
     names, place = _names(knowledge)
     by_task = torch.zeros(len(x), len(knowledge.tasks), len(names))
     tasks = torch.zeros(len(x), len(knowledge.tasks))
@@ -72,7 +74,7 @@ def answers_for(knowledge: Knowledge, x: Tensor, told: Task | None = None) -> An
     belief = believed(knowledge, x, told)
     probability, best = belief.labels.max(1)
     task = belief.joint[torch.arange(len(x)), :, best].argmax(1)
-    known = knowledge.recogniser.known(knowledge.front.recognised_by(x))
+    known = knowledge.recogniser.known(scores_of(knowledge, x))
     return Answers(
         [belief.names[n] for n in best.tolist()],
         probability.double().clamp(0, 1).numpy(),
@@ -82,14 +84,38 @@ def answers_for(knowledge: Knowledge, x: Tensor, told: Task | None = None) -> An
     )
 
 
-def _contexts(knowledge: Knowledge, x: Tensor, told: Task | None) -> Tensor:
+def scores_of(knowledge: Knowledge, x: Tensor) -> Tensor:
+    """What the recogniser says of samples: the scores of all rows."""
+    parts = x.split(AT_ONCE)
+    return torch.cat(
+        [knowledge.recogniser.scores(knowledge.front.recognised_by(some.float())) for some in parts]
+    )
+
+
+def logits_of(knowledge: Knowledge, x: Tensor, asked: Tensor) -> Tensor:
+    """What the network says of samples in the contexts that are asked, (samples, rows).
+
+    Args:
+        knowledge: whose network.
+        x: samples.
+        asked: whether each context is, (samples, contexts); rows of others are 0.
+    """
+    logits = torch.zeros(len(x), len(knowledge.recogniser.owner))
+    for number, part in enumerate(knowledge.parts):
+        samples = asked[:, number].nonzero()[:, 0]
+        if len(samples):
+            own = knowledge.network.logits(x[samples].float(), part.context, part.rows)
+            logits[samples[:, None], torch.tensor(part.rows)] = own
+    return logits
+
+
+def _contexts(knowledge: Knowledge, scores: Tensor, told: Task | None) -> Tensor:
     """p(context | x), (samples, contexts); only those of the task that is told."""
     parts = knowledge.parts
     if told is not None and len(told.parts) == 1:
         chosen = parts.index(told.parts[0])
-        return torch.eye(len(parts))[chosen].expand(len(x), -1)
-    vectors = knowledge.front.recognised_by(x)
-    found = knowledge.recogniser.contexts(vectors, [part.rows for part in parts])
+        return torch.eye(len(parts))[chosen].expand(len(scores), -1)
+    found = knowledge.recogniser.tasks(scores)[:, [part.context for part in parts]]
     if told is None:
         return found
     own = torch.tensor([part in told.parts for part in parts])
@@ -97,18 +123,14 @@ def _contexts(knowledge: Knowledge, x: Tensor, told: Task | None) -> Tensor:
     return found / found.sum(1, keepdim=True)
 
 
-def _rows(knowledge: Knowledge, x: Tensor, contexts: Tensor) -> Tensor:
+def _rows(knowledge: Knowledge, x: Tensor, scores: Tensor, contexts: Tensor) -> Tensor:
     """p(context k | x) p(label | x, context k) by row of the output layer, (samples, rows)."""
     least = contexts.amax(1, keepdim=True).clamp_max(NEGLIGIBLE)
     likely = torch.where(contexts >= least, contexts, 0.0)
     likely = likely / likely.sum(1, keepdim=True)
-    joint = torch.zeros(len(x), knowledge.network.outputs)
+    joint = knowledge.recogniser.within(scores, logits_of(knowledge, x, likely > 0))
     for number, part in enumerate(knowledge.parts):
-        samples = likely[:, number].nonzero()[:, 0]
-        if len(samples):
-            own = knowledge.network.logits(x[samples].float(), part.context, part.rows).softmax(1)
-            rows = torch.tensor(part.rows)
-            joint[samples[:, None], rows] = own * likely[samples, number, None]
+        joint[:, list(part.rows)] *= likely[:, number, None]
     return joint
 
 

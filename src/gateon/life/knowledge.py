@@ -8,10 +8,10 @@ from typing import Any
 
 from torch import Tensor
 
+from ..detection.recogniser import Recogniser
 from .columns import Kind
 from .front import Front
 from .network import TaskNetwork
-from .recogniser import Recogniser
 from .settings import Settings
 from .task import Part, Task
 
@@ -99,7 +99,7 @@ class Knowledge:
         return {
             "about": self.about(),
             "network": self.network.state(),
-            "recogniser": self.recogniser.state(),
+            "recogniser": self.recogniser.state_dict(),
             "held": held,
         }
 
@@ -108,8 +108,8 @@ class Knowledge:
         """The knowledge of this state."""
         about = state["about"]
         settings = Settings.from_state(about["settings"])
-        recogniser = Recogniser(int(about["inputs"]), settings.features, settings.seed)
-        recogniser.take(state["recogniser"])
+        recogniser = Recogniser(int(about["inputs"]), settings.features, seed=settings.seed)
+        recogniser.load_state_dict(state["recogniser"])
         outputs = int(about["outputs"])
         network = TaskNetwork(about["shape"], settings, outputs, state["network"])
         return cls(

@@ -12,15 +12,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ..detection.recogniser import Recogniser
 from ..storage.files import printable
 from ..streams.draw import permutation
-from .asking import believed
+from .asking import believed, logits_of, scores_of
 from .front import Front
 from .holdout import divided, held_out_words
 from .knowledge import Held, Knowledge, bounded
 from .measuring import measure, unmeasured
 from .network import TaskNetwork
-from .recogniser import Recogniser
 from .settings import Settings
 from .table import Table
 from .task import Part, Task
@@ -103,7 +103,7 @@ def begun(table: Table, found: Understanding, settings: Settings, listener: List
         settings,
         front,
         TaskNetwork(front.shape, settings, 1),
-        Recogniser(width, settings.features, settings.seed),
+        Recogniser(width, settings.features, seed=settings.seed),
     )
 
 
@@ -150,7 +150,7 @@ def whose(knowledge: Knowledge, samples: Samples) -> Verdict:
     chosen = torch.from_numpy(permutation(len(samples.x), 0, "whose")[:LOOKED_AT])
     x, labels = samples.x[chosen], [samples.labels[n] for n in chosen.tolist()]
     closest = believed(knowledge, x).tasks.argmax(1)
-    known = knowledge.recogniser.known(knowledge.front.recognised_by(x))
+    known = knowledge.recogniser.known(scores_of(knowledge, x))
     witnesses = []
     for number, task in enumerate(knowledge.tasks):
         has = torch.tensor([label in task.labels for label in labels])
@@ -216,7 +216,7 @@ def teach(
     knowledge.recogniser.add(
         knowledge.front.recognised_by(samples.x),
         torch.tensor(part.rows)[y],
-        knowledge.network.outputs,
+        part.context,
     )
     learned = replace(
         task,
@@ -283,8 +283,12 @@ def _hold(knowledge: Knowledge, task: Task, part: Part, samples: Samples) -> Non
 
 
 def _calibrate(knowledge: Knowledge) -> None:
+    """Compare the opinions of recogniser and network on all samples that are held."""
     held = list(knowledge.held.values())
-    if held:
-        x = torch.cat([one.x.float() for one in held])
-        row = torch.cat([one.row for one in held])
-        knowledge.recogniser.calibrate(knowledge.front.recognised_by(x), row)
+    if not held:
+        return
+    x, row = torch.cat([one.x.float() for one in held]), torch.cat([one.row for one in held])
+    own = torch.stack([torch.isin(row, torch.tensor(part.rows)) for part in knowledge.parts], 1)
+    knowledge.recogniser.calibrate(
+        knowledge.front.recognised_by(x), row, logits_of(knowledge, x, own)
+    )

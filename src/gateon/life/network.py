@@ -36,7 +36,8 @@ def body(shape: Sequence[int], outputs: int, settings: Settings) -> nn.Sequentia
     Linear(in_features=8, out_features=3, bias=True)
     """
     if len(shape) == 1:
-        return mlp(shape[0], settings.hidden, outputs)
+        drop = settings.dropout
+        return mlp(shape[0], settings.hidden, outputs, input_dropout=drop, dropout=drop)
     pool = max(1, (shape[-1] - 2 * len(settings.channels)) // POOLED)
     return cnn(shape, settings.channels, settings.hidden, outputs, pool=pool)
 

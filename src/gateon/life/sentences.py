@@ -12,7 +12,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..networks import pretrained
-from ..networks.section import Language
 from ..networks.text import text_classifier
 from ..streams.data.fetch import Progress
 from .minilm import minilm
@@ -21,12 +20,16 @@ __all__ = ["Sentences"]
 
 LONGEST = 256  # tokens of a text that are read, as MiniLM was trained
 AT_ONCE = 64
+LAYERS = 4  # hidden states that are read, counted from the last
 
 Text = tuple[str, str | None]
 
 
 class Sentences:
-    """A frozen language model: one vector for a text, the mean over its tokens, of length sqrt(N).
+    """A frozen language model: one vector for a text, of length sqrt(N).
+
+    It is the mean over the tokens in each of the last four layers, each at unit length, one after
+    the other: the last layer alone is made for likeness of meaning, and tells labels apart less.
 
     Args:
         model: minilm, tiny, a directory, or a name on a hub.
@@ -35,15 +38,14 @@ class Sentences:
 
     def __init__(self, model: str, progress: Progress | None = None) -> None:
         place = minilm(progress) if model == "minilm" else pretrained.find(model)
-        pooling = Language.usual_pooling(model)
         self.tokenizer: Any = pretrained.tokenizer(place)
-        made: Any = text_classifier(place, 1, dropout=0.0, pooling=pooling)
-        made.head = torch.nn.Identity()
-        self.network: torch.nn.Module = made.eval()
-        self.width = int(made.encoder.config.hidden_size)
-        most = pretrained.longest(self.tokenizer, made.encoder.config)
+        self.network = text_classifier(place, 1, dropout=0.0).eval()
+        config: Any = self.network.encoder.config
+        self.layers = min(LAYERS, config.num_hidden_layers + 1)
+        self.width = self.layers * int(config.hidden_size)
+        most = pretrained.longest(self.tokenizer, config)
         self.longest = min(LONGEST, most or LONGEST)
-        self.digest = _digest(place, self.network)
+        self.digest = _digest(place, self.network.encoder)
 
     @torch.no_grad()
     def vectors(
@@ -54,7 +56,9 @@ class Sentences:
         order = sorted(range(len(texts)), key=lambda n: len(texts[n][0]) + len(texts[n][1] or ""))
         for first in range(0, len(order), AT_ONCE):
             rows = order[first : first + AT_ONCE]
-            made[rows] = self.network(self._ids([texts[row] for row in rows]))
+            made[rows] = self.network.last_layers(
+                self._ids([texts[row] for row in rows]), self.layers
+            )
             if told:
                 told(first + len(rows), len(order))
         length: float = self.width**0.5

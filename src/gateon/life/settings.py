@@ -20,6 +20,7 @@ class Settings:
         model: the language model that reads texts: minilm, tiny, a directory, or a name on a hub.
         channels: of the convolutions that look at images.
         hidden: units of each hidden layer.
+        dropout: of samples and hidden units, where there are no convolutions.
         density: share of the units that are open in the context of a task.
         per: whether availability is per unit or per parameter.
         rate: eta_A, of availability.
@@ -35,6 +36,7 @@ class Settings:
     model: str = "minilm"
     channels: tuple[int, ...] = ()
     hidden: tuple[int, ...] = (1000,)
+    dropout: float = 0.0
     density: float = 0.25
     per: Literal["unit", "parameter"] = "unit"
     rate: float = 0.05
@@ -50,6 +52,7 @@ class Settings:
         for name, holds, wanted in (
             ("epochs", self.epochs >= 1, "at least 1"),
             ("density", 0 < self.density <= 1, "above 0 and at most 1"),
+            ("dropout", 0 <= self.dropout < 1, "at least 0 and below 1"),
             ("lr", 0 < self.lr < math.inf, "above 0 and finite"),
             ("seed", 0 <= self.seed < 1 << 63, "from 0 to 2^63 - 1"),
         ):
@@ -68,7 +71,7 @@ class Settings:
 
 
 DEFAULTS: dict[Kind, Settings] = {
-    "texts": Settings(features=4000),
+    "texts": Settings(features=4000, dropout=0.5),
     "images": Settings(channels=(64, 128), hidden=(1000,)),
     "features": Settings(hidden=(1000, 1000)),
 }

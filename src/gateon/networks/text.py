@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from . import pretrained
@@ -56,6 +57,22 @@ class TextClassifier(nn.Module):
 
     def forward(self, ids: Tensor) -> Tensor:
         """Logits (N, classes)."""
+        made, mask = self._encoded(ids)
+        if self.pooling == "first":
+            pooled = getattr(made, "pooler_output", None)
+            pooled = made.last_hidden_state[:, 0] if pooled is None else pooled
+        else:
+            pooled = _mean(made.last_hidden_state, mask)
+        logits: Tensor = self.head(self.dropout(pooled))
+        return logits
+
+    def last_layers(self, ids: Tensor, count: int) -> Tensor:
+        """The last hidden states side by side: of each the mean over the tokens, at unit length."""
+        made, mask = self._encoded(ids, output_hidden_states=True)
+        return torch.cat([F.normalize(_mean(h, mask)) for h in made.hidden_states[-count:]], 1)
+
+    def _encoded(self, ids: Tensor, **options: bool) -> tuple[Any, Tensor]:
+        """What the encoder makes of texts, and where they have tokens."""
         mask = ids != self.pad
         # Inside torch.vmap the length of the longest text is not known.
         if not torch._C._functorch.is_batchedtensor(ids):
@@ -66,15 +83,7 @@ class TextClassifier(nn.Module):
             behind = torch.eq(ids, cast(int, self.separator)).cumsum(1).roll(1, 1)
             behind[:, 0] = 0
             named["token_type_ids"] = ((behind > 0) & mask).long()
-        made = self.encoder(input_ids=ids, **named)
-        if self.pooling == "first":
-            pooled = getattr(made, "pooler_output", None)
-            pooled = made.last_hidden_state[:, 0] if pooled is None else pooled
-        else:
-            weight = mask.unsqueeze(-1).to(made.last_hidden_state.dtype)
-            pooled = (made.last_hidden_state * weight).sum(1) / weight.sum(1).clamp_min(1)
-        logits: Tensor = self.head(self.dropout(pooled))
-        return logits
+        return self.encoder(input_ids=ids, **named, **options), mask
 
     @property
     def dummy_inputs(self) -> dict[str, Tensor]:
@@ -135,6 +144,12 @@ def text_classifier(
         pooling=pooling,
         dropout=float(own),
     )
+
+
+def _mean(hidden: Tensor, mask: Tensor) -> Tensor:
+    """The mean over the tokens of a text."""
+    weight = mask.unsqueeze(-1).to(hidden.dtype)
+    return (hidden * weight).sum(1) / weight.sum(1).clamp_min(1)
 
 
 def _encoder(place: Path | str, config: Any, *, with_pooler: bool, config_only: bool) -> nn.Module:
