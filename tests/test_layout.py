@@ -14,11 +14,12 @@ from gateon import methods, streams
 
 SOURCE = Path(gateon.__file__).parent
 # What each room may import besides itself.
-MECHANISM = {"anatomy", "gating", "availability", "subnetwork"}
+MECHANISM = {"anatomy", "gating", "parallel", "availability", "subnetwork"}
 ROOMS = {
     "anatomy": set(),
     "gating": {"anatomy"},
-    "availability": {"anatomy", "gating"},
+    "parallel": {"anatomy"},
+    "availability": {"anatomy", "gating", "parallel"},
     "subnetwork": {"anatomy", "gating", "availability"},
     "storage": {"anatomy", "gating"},
     "networks": {"anatomy"},

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from .learners.learner import Learner, Observation
     from .life.model import LivingModel, load
     from .methods import Finetune, GateON, Method, gating_only, obstruction_only, preset
+    from .parallel.processes import Processes, together
     from .runs import metrics
     from .runs.record import Record
     from .runs.run import run
@@ -41,6 +42,7 @@ __all__ = [
     "Method",
     "Observation",
     "Obstruction",
+    "Processes",
     "Record",
     "Verdict",
     "attach",
@@ -59,6 +61,7 @@ __all__ = [
     "relevance",
     "run",
     "streams",
+    "together",
 ]
 
 # The module that provides each name, and the names that stand for a whole module.
@@ -72,6 +75,7 @@ NAMES = {
     "learners.learner": ("Learner", "Observation"),
     "life.model": ("LivingModel", "load"),
     "methods": ("Finetune", "GateON", "Method", "gating_only", "obstruction_only", "preset"),
+    "parallel.processes": ("Processes", "together"),
     "runs.record": ("Record",),
     "runs.run": ("run",),
     "subnetwork.compact": ("compact",),

@@ -82,7 +82,8 @@ def without_times(out):
 
 
 @pytest.mark.parametrize(
-    ("number", "expected"), [(signal.SIGTERM, 75), (signal.SIGINT, 130), (signal.SIGHUP, 75)]
+    ("number", "expected"),
+    [(signal.SIGTERM, 75), (signal.SIGINT, 130), (signal.SIGHUP, 75), (signal.SIGUSR1, 75)],
 )
 def test_a_stopped_run_says_so_and_resume_goes_on_with_it(program, monkeypatch, number, expected):
     code, out, err = stopped("o", program, monkeypatch, number)

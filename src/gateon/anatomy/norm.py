@@ -20,6 +20,7 @@ __all__ = ["ContextNorm", "UnitLength", "context_norms", "follow_norms", "kept_s
 
 Statistics = Literal["context", "batch"]
 LARGEST_STATISTIC = 1 << 16  # numbers
+HALF = (torch.bfloat16, torch.float16)
 
 
 class ContextNorm(Contextual):
@@ -82,10 +83,14 @@ class ContextNorm(Contextual):
         self.follows = False  # whether it is switched with the model: see `follow_norms`
         # A plain attribute: as a buffer it would be saved, and broadcast by data-parallel wrappers.
         self.context = torch.zeros((), dtype=torch.long)
+        # Sums over the processes that share a batch, while they do: see `gateon.parallel`.
+        self.summed: Callable[[Tensor], Tensor] | None = None
 
     def forward(self, x: Tensor) -> Tensor:
         """Normalise x, (batch, features, ...), with the statistics of the context that is shown."""
         if self.statistics == "batch":
+            if self.summed is not None:
+                return self._over_processes(x, self.summed)[0]
             return F.batch_norm(x, None, None, self.weight, self.bias, True, 0.0, self.eps)
         if self.context.dim() == 0:
             return self._normalise(x, self.context)
@@ -130,6 +135,12 @@ class ContextNorm(Contextual):
 
     def _normalise(self, x: Tensor, k: Tensor) -> Tensor:
         row = k.reshape(1)
+        if self.training and self.summed is not None:
+            y, mean, var = self._over_processes(x, self.summed)
+            for running, found in ((self.running_mean, mean), (self.running_var, var)):
+                moved = running[row].lerp(found.detach().to(running)[None], self.momentum)
+                running.index_copy_(0, row, moved)
+            return y
         # copies, which it moves
         mean, var = (
             self.running_mean.index_select(0, row)[0],
@@ -142,6 +153,23 @@ class ContextNorm(Contextual):
             self.running_mean.index_copy_(0, row, mean[None])
             self.running_var.index_copy_(0, row, var[None])
         return y
+
+    def _over_processes(
+        self, x: Tensor, summed: Callable[[Tensor], Tensor]
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """x normalised by the batch that several processes share; its mean and unbiased variance."""
+        wide, dims = x.float() if x.dtype in HALF else x, [0, *range(2, x.dim())]
+        per_unit = (1, -1, *[1] * (x.dim() - 2))
+        own = wide.new_tensor([x.numel() / x.shape[1]])
+        sums = summed(torch.cat([wide.sum(dims), own]))
+        n = sums[-1].detach()
+        mean = sums[:-1] / n
+        centred = wide - mean.view(per_unit)
+        var = summed(centred.square().sum(dims)) / n
+        y = centred * torch.rsqrt(var + self.eps).view(per_unit)
+        if self.weight is not None and self.bias is not None:
+            y = y * self.weight.view(per_unit) + self.bias.view(per_unit)
+        return y.to(x.dtype), mean, var * n / (n - 1)
 
     def _with_own_statistics(self, x: Tensor) -> Tensor:
         shape = (x.shape[0], -1, *[1] * (x.dim() - 2))

@@ -17,6 +17,7 @@ from ..anatomy.sites import Site
 from ..gating.gate import Gate, Measure
 from ..gating.gates import Gates
 from ..gating.units import at_least_float32
+from ..parallel.processes import summed
 from . import relevance
 
 __all__ = ["Observer", "Relevance", "Tapped", "Through", "observer"]
@@ -92,7 +93,7 @@ class Tapped:
         if self.tap.grad is None:
             return None
         mu, self.tap.grad = self.tap.grad, None
-        return _over_processes(mu * (self.outgoing() + self.rest) if self.readers else mu)
+        return summed(mu * (self.outgoing() + self.rest) if self.readers else mu)
 
     def outgoing(self) -> Tensor:
         """The squared norm of the weights with which the readers read each unit."""
@@ -140,7 +141,7 @@ class Through:
     def take(self) -> Tensor | None:
         """Return the sum of mu over the samples since the last call; None if there were none."""
         mu, self.tap.grad = self.tap.grad, None
-        return None if mu is None else _over_processes(mu)
+        return None if mu is None else summed(mu)
 
     def remove(self) -> None:
         """Stop observing."""
@@ -222,11 +223,3 @@ def _slope(activation: nn.Module, x: Tensor) -> Tensor:
     pull = vjp(lambda inputs: activation.forward(inputs.clone()), x.detach())[1]
     slope: Tensor = pull(torch.ones_like(x))[0]
     return slope
-
-
-def _over_processes(mu: Tensor) -> Tensor:
-    """The sum over all processes that train together, which is the relevance of the whole batch."""
-    if torch.distributed.is_available() and torch.distributed.is_initialized():
-        mu = mu.clone()
-        torch.distributed.all_reduce(mu)
-    return mu

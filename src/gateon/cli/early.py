@@ -23,10 +23,12 @@ def is_program() -> bool:
 
 
 def leave(number: int, frame: Any) -> None:
-    """End at once: nothing has begun that could be lost."""
+    """End at once, resumable if a scheduler asks: nothing has begun that could be lost."""
     os.write(2, b"\nStopped.\n")
-    os._exit(130)
+    os._exit(130 if number == signal.SIGINT else 75)
 
 
 if is_program() and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
     signal.signal(signal.SIGINT, leave)
+    if hasattr(signal, "SIGUSR1"):
+        signal.signal(signal.SIGUSR1, leave)

@@ -10,6 +10,7 @@ from contextlib import suppress
 from importlib import import_module
 from typing import Any
 
+from ..parallel.lost import LostError, RefusedError
 from ..runs.stopping import Interrupted, Terminated, stop_once
 from ..storage.files import CheckpointWarning, check_utf8, printable
 from .commands import COMMANDS
@@ -19,6 +20,7 @@ from .parse import Command, parse
 __all__ = ["ProblemsError", "main"]
 
 RESUMABLE = 75  # EX_TEMPFAIL: try again later
+TOGETHER = ("run", "resume")  # what several processes can do as one
 EXPECTED = (
     *(ValueError, OSError, IndexError, FloatingPointError, ImportError),
     *(MemoryError, RuntimeError),
@@ -53,7 +55,8 @@ def main(arguments: list[str] | None = None) -> int:
                 parse(words, commands)
                 sys.stdout.flush()
         except Interrupted as stopped:
-            _tell("\nStopped and saved. Run the same command to continue.")
+            if _talks():
+                _tell("\nStopped and saved. Run the same command to continue.")
             return RESUMABLE if isinstance(stopped, Terminated) else 130
         except KeyboardInterrupt:
             _tell("\nStopped.")
@@ -61,9 +64,17 @@ def main(arguments: list[str] | None = None) -> int:
         except BrokenPipeError:  # the reader has had enough, as in gateon list streams | head -1
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 1
+        except LostError as lost:
+            _tell(f"gateon: {lost}")
+            if is_program():  # what is left of the connection may abort the process as it ends
+                os._exit(RESUMABLE)
+            return RESUMABLE
+        except RefusedError:  # the first process says why
+            return 2
         except EXPECTED as error:
-            for sentence in _sentences(error):
-                _tell(f"gateon: {printable(sentence)}")
+            if _talks() or not isinstance(error, ValueError):
+                for sentence in _sentences(error):
+                    _tell(f"gateon: {printable(sentence)}")
             return 2
     return 0
 
@@ -74,6 +85,11 @@ def _load(words: list[str]) -> tuple[dict[str, Command], list[str]]:
     A module whose options depend on the words has `prepare`, which returns its command and words.
     """
     commands = {name: _named(about) for name, about in COMMANDS.items()}
+    if words and words[0] in commands and words[0] not in TOGETHER and _is_one_of_several():
+        raise ValueError(
+            f"gateon {words[0]} is for one process, and torchrun has started several (WORLD_SIZE): "
+            "give it to gateon run or gateon resume only."
+        )
     if words and words[0] in commands:
         name, *rest = words
         module = import_module(f".{name}", __package__)
@@ -97,6 +113,15 @@ def _tell(text: str) -> None:
     """Print to standard error; a terminal may have been closed."""
     with suppress(OSError):
         print(text, file=sys.stderr, flush=True)
+
+
+def _talks() -> bool:
+    """Whether this process is the first of those on its machine that torchrun has started."""
+    return not _is_one_of_several() or os.environ.get("LOCAL_RANK", "0") == "0"
+
+
+def _is_one_of_several() -> bool:
+    return os.environ.get("WORLD_SIZE", "1") not in ("", "0", "1")
 
 
 def _sentences(error: Exception) -> Sequence[str]:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import tyro
 
+from ..parallel.processes import together
 from ..runs.folder import held_specification, is_finished
 from ..runs.record import Record
 from ..runs.specification import Specification
@@ -35,10 +36,12 @@ def command(
             f"{directory} holds a run that gateon run did not start ({told}): "
             "run the program that started it again."
         ) from reason
-    # A finished run is only shown: its directory may be read-only by now.
-    record = (
-        Record.load(directory / "record.json")
-        if is_finished(directory)
-        else run_specification(options, directory, progress=printing.progress(quiet))
-    )
-    printing.record(record, options.method.name, directory, as_json, quiet)
+    with together(options.training.device) as processes:
+        # A finished run is only shown: its directory may be read-only by now.
+        if processes.first(lambda: is_finished(directory)):
+            record = Record.load(directory / "record.json")
+        else:
+            progress = printing.progress(quiet or not processes.is_first)
+            record = run_specification(options, directory, progress=progress)
+        if processes.is_first:
+            printing.record(record, options.method.name, directory, as_json, quiet)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from ..parallel.processes import together
 from ..runs.specified import run_specification
 from . import printing
 from .parse import JSON, Command
@@ -27,6 +28,8 @@ def command(
     a .toml file with options, which those given here override. The options below are those of the
     stream and method that are named: gateon run asc --method ewc --help shows others.
 
+    Processes that torchrun starts train one network, each with a share of every batch.
+
     Args:
         asked: what to run.
         out: directory of the run; runs/STREAM-METHOD-SEED by default. The same command continues
@@ -40,14 +43,16 @@ def command(
     if save_spec is not None:
         options.save(save_spec)
         return
-    printing.about_slow_bf16(options)
     method = options.method.name
     folder = out or Path("runs") / f"{short_name(options.stream.name)}-{method}-{options.seed}"
-    printing.forecast_of_new(options, folder, quiet)
-    record = run_specification(
-        options, folder, isolated=isolated, progress=printing.progress(quiet)
-    )
-    printing.record(record, method, folder, as_json, quiet)
+    with together(options.training.device) as processes:
+        if processes.is_first:
+            printing.about_slow_bf16(options)
+            printing.forecast_of_new(options, folder, quiet)
+        progress = printing.progress(quiet or not processes.is_first)
+        record = run_specification(options, folder, isolated=isolated, progress=progress)
+        if processes.is_first:
+            printing.record(record, method, folder, as_json, quiet)
 
 
 def prepare(words: list[str]) -> tuple[Command, list[str]]:

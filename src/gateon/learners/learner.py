@@ -24,6 +24,8 @@ from ..gating.gates import gates_of
 from ..methods.base import Batch, Method, Narrowed, Outline
 from ..methods.finetune import Finetune
 from ..methods.shared.calls import logits, moved
+from ..parallel.batch import average_gradients, check_shareable, joint_outputs
+from ..parallel.processes import ALONE, Processes
 from ..storage.states import Inputs, check_fits, load_optimizer
 from ..subnetwork.cut import cut_for
 from ..subnetwork.part import Part, leaves_idle_alone, take_part
@@ -58,6 +60,8 @@ class Learner:
             network, and where nothing can be narrowed; `is_compact` tells.
         keep_optimizer: go on with the same optimizer (not schedule) at a switch, at full width; a
             switch that adds parameters needs a new one all the same.
+        processes: those that share every batch, see `gateon.together`: all of them make the same
+            calls with the whole batch, and learn what one would.
 
     >>> from functools import partial
     >>> import gateon
@@ -87,6 +91,7 @@ class Learner:
         contexts: ContextDetector | None = None,
         compact: bool = True,
         keep_optimizer: bool = False,
+        processes: Processes = ALONE,
     ) -> None:
         if isinstance(optimizer, Optimizer):
             raise TypeError(
@@ -97,7 +102,7 @@ class Learner:
             raise ValueError(f'precision must be "float32" or "bf16", got {precision!r}.')
         self.loss, self.precision, self.compact = loss, precision, compact and not keep_optimizer
         self.keep_optimizer, self.contexts = keep_optimizer, contexts
-        self.steps = 0
+        self.processes, self.steps = processes, 0
         self.context: int | None = None
         self._whole, self._method = model, method or Finetune()
         self._new_optimizer, self._new_schedule = optimizer, schedule
@@ -105,6 +110,7 @@ class Learner:
         self._adopt = self._method.prepare(model)
         self._served = self._method.served = object()
         self._check_inferable()
+        self._check_shareable()
         self._inference = None if contexts is None else Inference(contexts)
         self._part: Part | None = None  # the sub-network being trained; None at full width
         self._shown: Part | None = None  # the sub-network evaluated last
@@ -194,7 +200,7 @@ class Learner:
         try:
             x = moved(x, network)
             with self._mixed():
-                outputs = logits(network, x)
+                outputs = joint_outputs(self.processes, network, x, logits)
             y = y.to(outputs.device)
             loss = self._loss_of(outputs, y)
             penalty = self._at_work.penalty(network, Batch(x, y, outputs))
@@ -212,10 +218,11 @@ class Learner:
     def step(self, loss: Tensor, value: float, restore: Callable[[], None]) -> float:
         """Learn from the loss that `forward` gave; returns its value."""
         loss.backward()
+        parameters = [p for group in self.optimizer.param_groups for p in group["params"]]
+        average_gradients(self.processes, parameters)
         try:
             if self._checks_gradients:
-                groups = self.optimizer.param_groups
-                check_gradients([p for group in groups for p in group["params"]], self.steps)
+                check_gradients(parameters, self.steps)
             self.optimizer.step()
         except FloatingPointError:  # a gradient that is not finite, found before anything moved
             self.optimizer.zero_grad()
@@ -244,7 +251,7 @@ class Learner:
                 return outputs[int(found)]
             return torch.stack(outputs)[found, torch.arange(len(found))]
         with self._showing(None if context is None else as_context(context)) as network:
-            return self._outputs(network, x)
+            return joint_outputs(self.processes, network, x, self._outputs).cpu()
 
     def recognise(self, x: Any, each: bool = False) -> Recognition:
         """The context that unlabelled inputs belong to, and how certain that is.
@@ -276,7 +283,8 @@ class Learner:
         for some in (contexts[i : i + at_once] for i in range(0, len(contexts), at_once)):
             rows = torch.tensor(some).repeat_interleave(len(x))
             with self._showing(None) as network, showing(network, rows):
-                outputs = self._outputs(network, x.repeat(len(some), *[1] * (x.dim() - 1)))
+                repeated = x.repeat(len(some), *[1] * (x.dim() - 1))
+                outputs = self._outputs(network, repeated).cpu()
                 yield from outputs.split(len(x))
 
     def switch(self, context: int) -> bool:
@@ -453,7 +461,7 @@ class Learner:
 
     def _outputs(self, network: nn.Module, x: Any) -> Tensor:
         with self._mixed():
-            return logits(network, moved(x, network)).float().cpu()
+            return logits(network, moved(x, network)).float()
 
     def _mixed(self) -> torch.autocast | nullcontext[None]:
         if self.precision == "float32":
@@ -489,6 +497,17 @@ class Learner:
                 f"{self._method.name} must be told where a task ends, which is unknown if contexts "
                 "are inferred: use known contexts, or another method, such as n-gateon."
             )
+
+    def _check_shareable(self) -> None:
+        if self.processes.count == 1:
+            return
+        if self._method.whole_batch:
+            raise ValueError(
+                f"{self._method.name} must see all samples of a batch at once, so that several "
+                "processes cannot share it: train with one process, or choose another method, such "
+                "as n-gateon."
+            )
+        check_shareable(self._whole)
 
 
 def _mixes(model: nn.Module) -> bool:

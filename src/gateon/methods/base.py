@@ -63,6 +63,7 @@ class Method:
     name = "finetune"
     replay = False  # whether it stores data of past tasks
     label_at_test = False  # whether it must be told the task to predict
+    whole_batch = False  # whether it must see all samples of a batch at once
     served: object = None  # the learner it was given to last: its state belongs to one network
 
     @property

@@ -38,6 +38,7 @@ class Both(Method):
         self.name = f"{self.first.name}+{self.second.name}"
         self.replay = self.first.replay or self.second.replay
         self.label_at_test = self.first.label_at_test or self.second.label_at_test
+        self.whole_batch = self.first.whole_batch or self.second.whole_batch
 
     @property
     def served(self) -> object:

@@ -169,6 +169,7 @@ class Dendrites(Method):
     """
 
     name = "dendrites"
+    whole_batch = True  # its mean is what prototypes are made of
 
     segments: int = 10
     on: float = 0.05

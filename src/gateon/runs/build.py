@@ -22,6 +22,7 @@ from ..methods.gateon import first_rate
 from ..methods.registry import METHODS, Fact
 from ..methods.shared.places import follow_norms
 from ..networks.pretrained import config, find, with_weights
+from ..parallel.processes import current
 from ..storage.memory import free_bytes
 from ..streams.base import Stream
 from .batches import steps_of
@@ -111,6 +112,7 @@ def _learner(asked: Specification, stream: Stream, *, alone: bool = False) -> Le
         precision=training.precision,
         contexts=asked.detector.make(),
         keep_optimizer=training.keep_optimizer,
+        processes=current(),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,8 @@ import torch
 
 from ..detection.infer import Observation
 from ..learners.protocol import AnyLearner
+from ..parallel.lost import LostError
+from ..parallel.processes import Processes, current
 from ..storage import checkpoint
 from ..storage.files import printable
 from ..storage.lock import alone_in
@@ -113,23 +116,30 @@ def run(
         command=command,
         numerics=NUMERICS,
     )
-    told = progress or Quiet()
+    processes = current()
+    if processes != getattr(learner, "processes", Processes()):
+        raise ValueError(
+            f"{learner.name} cannot be trained by several processes: run it in one, or choose "
+            "another method; a gateon.Learner takes processes=."
+        )
+    told = progress if progress is not None and processes.is_first else Quiet()
     if out is None:
-        return _Run(stream, learner, record, plan, told).go()
-    folder = folder_made(Path(out))
-    with alone_in(folder):
-        finished = finished_record(folder)
+        return _Run(stream, learner, record, plan, told, processes).go()
+    folder = processes.first(lambda: folder_made(Path(out)))
+    with ExitStack() as locked:
+        processes.first(lambda: locked.enter_context(alone_in(folder)))
+        finished = processes.first(lambda: finished_record(folder))
         if finished is None:
-            return _Run(stream, learner, record, plan, told, folder).go()
+            return _Run(stream, learner, record, plan, told, processes, folder).go()
         _check_finished(folder, finished, record, plan.tasks)
         if len(finished.tasks) < plan.tasks:
             first = last_checkpoint(folder, len(finished.tasks))
-            return _Run(stream, learner, record, plan, told, folder, first).go()
+            return _Run(stream, learner, record, plan, told, processes, folder, first).go()
         if restore:
             restore_finished(folder, finished, learner, Inputs(stream.shape, stream.classes))
         if isolated is not None and finished.isolated != isolated:
             finished.isolated, finished.isolated_macro_f1 = isolated, isolated_macro_f1
-            finished.save(folder / "record.json")
+            processes.first(lambda: finished.save(folder / "record.json"))
         return finished
 
 
@@ -158,14 +168,15 @@ class _Run:
         record: Record,
         plan: Plan,
         progress: Progress,
+        processes: Processes,
         folder: Path | None = None,
         first: Path | None = None,
     ) -> None:
         self.stream, self.learner, self.record, self.plan = stream, learner, record, plan
-        self.progress, self.folder = progress, folder
+        self.progress, self.processes, self.folder = progress, processes, folder
         self.at = Position()
         self.trained = 0.0  # seconds of training in the current task
-        self.saver = Saver(folder, plan.save_every, pinned=first)
+        self.saver = Saver(folder, plan.save_every, processes, pinned=first)
         self.resumed: Path | None = None  # the checkpoint gone on from, until a step is made
         self.stop = Stop()
 
@@ -183,7 +194,10 @@ class _Run:
                     if self.saver.is_due(after_task=True):
                         self._save()
                 self._finish()
-        except checkpoint.WriteError:  # trying again would not help; what was written before stays
+        except (
+            checkpoint.WriteError,
+            LostError,
+        ):  # trying again would not help; what was written before stays
             raise
         except Exception as reason:
             self._end_with(reason)
@@ -235,12 +249,11 @@ class _Run:
             self.progress.step(at.task, at.step, seen.loss)
             if plan.curves and (at.step % plan.curves == 0 or at.step == steps):
                 begin += self._add_to_curve()
-            if self.stop or self.saver.is_due():
+            if self.saver.is_due(stop=bool(self.stop)):
                 self.trained += time.monotonic() - begin
                 self._save()
                 begin = time.monotonic()
-                if self.stop:
-                    raise self.stop.reason
+                self._stop_if_asked()
         self.trained += time.monotonic() - begin
 
     def _end_task(self, task: Task) -> None:
@@ -280,7 +293,8 @@ class _Run:
         accuracies: list[float | None] = []
         f1: list[float | None] = []
         for j in range(now + 1):
-            if self.stop and j < now:  # many tasks take long: all is measured anew on resuming
+            # many tasks take long: all is measured anew on resuming
+            if j < now and self.processes.any(bool(self.stop)):
                 self._save()
                 raise self.stop.reason
             accuracy, macro = self._score(j)
@@ -322,9 +336,18 @@ class _Run:
         if self.folder is None:
             self.saver.rest(0.0)
         else:
-            state = state_of(self.record, self.at, self.trained, self.learner, self.plan.tasks)
-            self.saver.save(state, self.at.task, self.at.step)
+            self.processes.check_alike(self.learner.model)
+            self.saver.save(self._state, self.at.task, self.at.step)
         self.stop.saving = False
+
+    def _state(self) -> dict[str, Any]:
+        state = state_of(self.record, self.at, self.trained, self.learner, self.plan.tasks)
+        return state | {"processes": self.processes.count}
+
+    def _stop_if_asked(self) -> None:
+        """All processes stop where any of them was asked to."""
+        if self.processes.any(bool(self.stop)):
+            raise self.stop.reason
 
     def _resume(self) -> None:
         found = None if self.folder is None else newest(self.folder)
@@ -335,6 +358,7 @@ class _Run:
             raise ValueError(f"{path} is no checkpoint of this run: delete it to start anew.")
         numerics = state.get("numerics", 1)
         same = check_same(state["specification"], state["data"], numerics, self.record, path)
+        self._check_processes(path, state.get("processes", 1))
         if not same:
             self._check_length(state)
         inputs = Inputs(self.stream.shape, self.stream.classes)
@@ -364,6 +388,15 @@ class _Run:
                 setattr(self.record, name, value)
         self.saver.last = self.resumed = path
 
+    def _check_processes(self, path: Path, began: Any) -> None:
+        now = self.processes.count
+        if began != now:
+            raise ValueError(
+                f"{path.parent} holds a run of {began} {'process' if began == 1 else 'processes'}, "
+                f"and {now} would round its sums otherwise: go on with {began} (torchrun "
+                f"--nproc-per-node {began}), or {ELSEWHERE}."
+            )
+
     def _check_length(self, state: dict[str, Any]) -> None:
         """Refuse to end a run with fewer tasks than it has done."""
         done = state["position"].get("task")
@@ -374,11 +407,17 @@ class _Run:
             )
 
     def _finish(self) -> None:
-        self.record.environment = environment()
+        several = {"processes": self.processes.count} if self.processes.count > 1 else {}
+        self.record.environment = environment() | several
         if self.folder is None:
             return
         if self.plan.keep:
             self._save()
+        self.processes.first(self._write_record)
+
+    def _write_record(self) -> None:
+        assert self.folder is not None
+        if self.plan.keep:
             keep_only(self.folder, [self.saver.last] if self.saver.last else [])
         self.record.save(self.folder / "record.json")
         if not self.plan.keep:
@@ -402,6 +441,8 @@ class _Run:
             raise kind(
                 f"{self.resumed} cannot be gone on with ({told}): delete it to start anew."
             ) from reason
+        if self.processes.count > 1:  # the others may not have come as far
+            return
         between = isinstance(reason, ValueError | OSError | FloatingPointError)
         if between and (at.task or at.step):
             self._save()

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from ..parallel.processes import ALONE, Processes
 from ..storage import checkpoint
 from .folder import checkpoint_path, keep_only
 
@@ -24,32 +25,43 @@ class Saver:
     Args:
         folder: the directory of the run.
         every: seconds between checkpoints; None: as often as costs little.
+        processes: that train together; the first of them keeps the time and writes.
         pinned: a checkpoint that stays meanwhile: that of the finished run which is being extended.
     """
 
     def __init__(
-        self, folder: Path | None, every: float | None, pinned: Path | None = None
+        self,
+        folder: Path | None,
+        every: float | None,
+        processes: Processes = ALONE,
+        pinned: Path | None = None,
     ) -> None:
-        self.folder, self.every, self.pinned = folder, every, pinned
+        self.folder, self.every, self.processes, self.pinned = folder, every, processes, pinned
         self.last: Path | None = None  # the last whole checkpoint
         self._saved, self._took = time.monotonic(), 0.0
 
-    def is_due(self, *, after_task: bool = False) -> bool:
-        """Whether it is time for a checkpoint."""
+    def is_due(self, *, after_task: bool = False, stop: bool = False) -> bool:
+        """Whether it is time for a checkpoint, or any process is to stop; the same in all."""
+        return self.processes.any(stop or (self.processes.is_first and self._is_time(after_task)))
+
+    def _is_time(self, after_task: bool) -> bool:
         least = self.every
         if least is None:
             least = max(0.0 if after_task else SAVE_EVERY, SPARING * self._took)
         return time.monotonic() - self._saved > least
 
-    def save(self, state: Mapping[str, Any], task: int, step: int) -> None:
-        """Write a checkpoint, and keep it, the one before, and the pinned one."""
+    def save(self, state: Callable[[], Mapping[str, Any]], task: int, step: int) -> None:
+        """Write a checkpoint of the state, and keep it, the one before, and the pinned one."""
         start = time.monotonic()
+        self.processes.first(lambda: self._write(state(), task, step))
+        self.rest(time.monotonic() - start)
+
+    def _write(self, state: Mapping[str, Any], task: int, step: int) -> None:
         assert self.folder is not None
         path = checkpoint_path(self.folder, task, step)
         checkpoint.save(state, path)
         keep_only(self.folder, [path, self.last or path, self.pinned or path])
         self.last = path
-        self.rest(time.monotonic() - start)
 
     def rest(self, took: float) -> None:
         """Count from now on; the last checkpoint took so many seconds."""

@@ -6,6 +6,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from ..learners.protocol import AnyLearner
+from ..parallel.processes import current
 from ..streams.base import Stream
 from .progress import Progress
 from .record import Record
@@ -73,7 +74,7 @@ def learn(
         keep=keep,
         restore=restore,
     )
-    specification.save(out / "specification.toml")
+    current().first(lambda: specification.save(out / "specification.toml"))
     return record
 
 

@@ -1,4 +1,7 @@
-"""Stopping between two steps: by Ctrl-C, a closed terminal, or SIGTERM from a scheduler."""
+"""Stopping between two steps: Ctrl-C, a closed terminal, and a scheduler that takes the machine.
+
+Schedulers send SIGTERM, or SIGUSR1 where they were asked to warn beforehand.
+"""
 
 from __future__ import annotations
 
@@ -62,12 +65,7 @@ def stoppable() -> Iterator[Stop]:
         ):
             raise KeyboardInterrupt
 
-    numbers = [signal.SIGINT, signal.SIGTERM]
-    if (
-        hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN
-    ):  # as nohup sets it
-        numbers.append(signal.SIGHUP)
-    previous = {number: signal.signal(number, on_signal) for number in numbers}
+    previous = {number: signal.signal(number, on_signal) for number in _heard()}
     try:
         yield stop
     finally:
@@ -75,6 +73,13 @@ def stoppable() -> Iterator[Stop]:
             if stop and isinstance(handler, _Once):
                 handler.asked = True
             signal.signal(number, handler)
+
+
+def _heard() -> list[signal.Signals]:
+    """The signals that ask to stop, but for those that are ignored, as nohup does with SIGHUP."""
+    names = ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1")
+    numbers = [getattr(signal, name) for name in names if hasattr(signal, name)]
+    return [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
 
 
 class _Once:
@@ -88,6 +93,8 @@ class _Once:
         self.asked = True
         if number == signal.SIGINT:
             raise KeyboardInterrupt
+        if number == getattr(signal, "SIGUSR1", None):  # a warning: nothing was begun yet
+            raise Terminated
         signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
 
@@ -103,13 +110,7 @@ def stop_once(*, ends: bool = False) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    names = [name for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
-    numbers = [
-        number
-        for number in (getattr(signal, name) for name in names)
-        if signal.getsignal(number) is not signal.SIG_IGN
-    ]
-    previous = {number: signal.signal(number, _Once()) for number in numbers}
+    previous = {number: signal.signal(number, _Once()) for number in _heard()}
     try:
         yield
     finally:
