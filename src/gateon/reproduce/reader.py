@@ -9,8 +9,9 @@ under dotted names, as in any specification:
     [columns.NAME]                   options
     [scales.NAME]                    options; seeds, alone, columns, streams, [on.STREAM], [plain],
                                      [narrow]
-    [[rows]]                         options; label, printed_as, columns, streams, scales, times,
-                                     narrow, [on.STREAM], [at.SCALE], [at.SCALE.on.STREAM]
+    [[rows]]                         options; label (else made of the options), printed_as, columns,
+                                     streams, scales, times, narrow, [on.STREAM], [at.SCALE],
+                                     [at.SCALE.on.STREAM]
                                      or: from = "table-1", labels = [...]
     [[paper]]                        source, streams, measures, rows: a number for every stream and
                                      measure in turn, "-" where there is none; shown = false keeps
@@ -101,15 +102,16 @@ def _content(path: Path) -> Found:
     found = _own(path)
     if "like" not in found:
         return found
-    other = _content(_file(found.pop("like")))
+    other = _content(_file(found.pop("like"), path))
     own_only = {"claims", "targets", "headline"}
     merged = {name: value for name, value in other.items() if name not in own_only} | found
     merged["scales"] = other.get("scales", {}) | found.get("scales", {})
     return merged
 
 
-def _file(name: str) -> Path:
-    known = names()
+def _file(name: str, asking: Path) -> Path:
+    """The file of another table: one beside the file that asks for it, or one of gateon's."""
+    known = names() | {file.stem: file for file in asking.parent.glob("*.toml")}
     if name not in known:
         raise ValueError(f"There is no table {name!r}{nearest(name, known)}.")
     return known[name]
@@ -117,7 +119,7 @@ def _file(name: str) -> Path:
 
 def _table(path: Path) -> Table:
     found = _content(path)
-    rows = tuple(row for one in found["rows"] for row in _rows(one))
+    rows = tuple(row for one in found["rows"] for row in _rows(one, path))
     table = Table(
         name=path.stem,
         group=path.parent.name,
@@ -143,14 +145,13 @@ def _table(path: Path) -> Table:
     return replace(table, claims=claims, targets=targets)
 
 
-def _rows(found: Found) -> list[Row]:
+def _rows(found: Found, path: Path) -> list[Row]:
     """One row, or some of another table."""
     where = f"The row {found.get('label', found.get('from', '?'))!r}"
     _check(where, found, ROW_KEYS)
     if "from" in found:
-        others = {
-            row.label: row for one in _content(_file(found["from"]))["rows"] for row in _rows(one)
-        }
+        file = _file(found["from"], path)
+        others = {row.label: row for one in _content(file)["rows"] for row in _rows(one, file)}
         for label in found["labels"]:
             if label not in others:
                 raise ValueError(f"{found['from']} has no row {label!r}{nearest(label, others)}.")
@@ -166,7 +167,7 @@ def _rows(found: Found) -> list[Row]:
     choose("scale", list(at), SCALES)
     plain = {name: tuple(found.get(name, ())) for name in ("columns", "streams", "scales")}
     row = Row(
-        label=found["label"],
+        label=found.get("label", _label(options)),
         options=options,
         printed_as=found.get("printed_as", ""),
         times=found.get("times", 1),
@@ -177,6 +178,20 @@ def _rows(found: Found) -> list[Row]:
         **plain,
     )
     return [row]
+
+
+def _label(options: Options) -> str:
+    """A row that has no other name.
+
+    >>> _label({"method.name": "ewc", "method.strength": 30.0, "training.lr": 0.1})
+    'ewc: strength 30.0, lr 0.1'
+    """
+    words = [
+        f"{name.rpartition('.')[2]} {value}"
+        for name, value in options.items()
+        if name != "method.name"
+    ]
+    return f"{options['method.name']}: {', '.join(words)}" if words else options["method.name"]
 
 
 def _scale(name: str, found: Found) -> Scale:
