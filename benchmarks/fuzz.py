@@ -18,7 +18,6 @@ import argparse
 import gzip
 import io
 import json
-import pickle
 import random
 import resource
 import signal
@@ -130,13 +129,6 @@ def targets() -> list[Target]:
     binary = b"".join(
         bytes([c, f]) + p.tobytes() for p, f, c in zip(pixels, fine, coarse, strict=True)
     )
-    pickled = {
-        b"data": pixels,
-        b"fine_labels": fine,
-        b"coarse_labels": coarse,
-        b"filenames": [b"a.png", b"b.png"],
-    }
-    pickles = [pickle.dumps(pickled, protocol) for protocol in (3, 4)]
     return [
         Target(
             "checkpoint.safetensors",
@@ -156,7 +148,6 @@ def targets() -> list[Target]:
         Target("idx", [(folder / "idx").read_bytes()], sources.read_idx),
         Target("idx.gz", [gzip.compress((folder / "idx").read_bytes(), mtime=0)], sources.read_idx),
         Target("cifar.bin", [binary], sources.read_cifar100_binary),
-        Target("cifar-python", pickles, sources.read_cifar100_python),
     ]
 
 

@@ -2,7 +2,6 @@ import gzip
 import json
 import lzma
 import os
-import pickle
 
 import numpy as np
 import pytest
@@ -76,18 +75,6 @@ def cifar(count=4):
     )
 
 
-def pickled(images, fine, coarse, **changes):
-    held = {
-        "data": images.reshape(len(images), -1),
-        "fine_labels": fine.tolist(),
-        "coarse_labels": coarse.tolist(),
-    }
-    return {
-        key.encode(): value
-        for key, value in (held | {"filenames": [b"a.png"] * len(images)} | changes).items()
-    }
-
-
 def test_cifar_binary(tmp_path):
     images, fine, coarse = cifar()
     (tmp_path / "train.bin").write_bytes(
@@ -115,86 +102,6 @@ def test_bad_cifar_binary_is_named(tmp_path, content, sentence):
     (tmp_path / "bad.bin").write_bytes(content)
     with pytest.raises(ValueError, match=rf"bad\.bin .*{sentence}"):
         sources.read_cifar100_binary(tmp_path / "bad.bin")
-
-
-@pytest.mark.parametrize("protocol", [3, 4])
-def test_cifar_python(tmp_path, protocol):
-    (tmp_path / "train").write_bytes(pickle.dumps(pickled(*cifar()), protocol))
-    for got, wanted in zip(sources.read_cifar100_python(tmp_path / "train"), cifar(), strict=True):
-        assert np.array_equal(got, wanted) and got.dtype == np.uint8
-
-
-def test_cifar_python_as_python_2_wrote_it(tmp_path):
-    # Byte strings as str, an array by numpy.core.multiarray._reconstruct: what the official archive
-    # holds.
-    array = (
-        b"cnumpy.core.multiarray\n_reconstruct\n(cnumpy\nndarray\n(I0\ntS'b'\ntR(I1\n(I1\nI3072\nt"
-    )
-    array += b"cnumpy\ndtype\n(S'u1'\nI0\nI1\ntR(I3\nS'|'\nNNNI-1\nI-1\nI0\ntbI00\nS'"
-    content = (
-        b"(dS'data'\n"
-        + array
-        + b"\\x07" * 3072
-        + b"'\ntbsS'fine_labels'\n(lI5\nasS'coarse_labels'\n(lI2\nas."
-    )
-    (tmp_path / "train").write_bytes(content)
-    images, fine, coarse = sources.read_cifar100_python(tmp_path / "train")
-    assert (
-        images.shape == (1, 3, 32, 32)
-        and (images == 7).all()
-        and fine.tolist() == [5]
-        and coarse.tolist() == [2]
-    )
-
-
-class Runs:
-    def __init__(self, function, *arguments):
-        self.call = (function, arguments)
-
-    def __reduce__(self):
-        return self.call
-
-
-@pytest.mark.parametrize("protocol", [0, 2, 4])
-@pytest.mark.parametrize(
-    "function", [os.mkdir, eval, exec, getattr, np.load, np.fromfile, pickle.loads]
-)
-def test_a_hostile_pickle_runs_nothing(tmp_path, function, protocol):
-    victim = tmp_path / "victim"
-    argument = (
-        f"__import__('os').mkdir({str(victim)!r})" if function in (eval, exec) else str(victim)
-    )
-    (tmp_path / "bad").write_bytes(pickle.dumps({b"data": Runs(function, argument)}, protocol))
-    with pytest.raises(
-        ValueError, match=r"bad is not CIFAR-100's python version \(it asks for .* not admitted\)"
-    ):
-        sources.read_cifar100_python(tmp_path / "bad")
-    assert not victim.exists()
-
-
-@pytest.mark.parametrize(
-    "held",
-    [
-        [1, 2],
-        {},
-        pickled(*cifar(), data=np.zeros((4, 3072), np.float32)),
-        pickled(*cifar(), data=np.zeros((3, 3072), np.uint8)),
-        pickled(*cifar(), data=np.array([object] * 3)),
-        pickled(*cifar(), fine_labels=[0, 1, 2, 100]),
-        pickled(*cifar(), fine_labels=[0, 1, 2, 0.5]),
-        pickled(*cifar(), fine_labels=["a"] * 4),
-    ],
-)
-def test_a_pickle_of_something_else_is_named(tmp_path, held):
-    (tmp_path / "bad").write_bytes(pickle.dumps(held, 4))
-    with pytest.raises(ValueError, match="bad is not CIFAR-100"):
-        sources.read_cifar100_python(tmp_path / "bad")
-
-
-def test_a_truncated_pickle_is_named(tmp_path):
-    (tmp_path / "bad").write_bytes(pickle.dumps(pickled(*cifar()), 4)[:-400])
-    with pytest.raises(ValueError, match="bad is not CIFAR-100"):
-        sources.read_cifar100_python(tmp_path / "bad")
 
 
 @pytest.mark.parametrize(

@@ -9,14 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...storage.bounded import LARGEST, TooLargeError, json_lines, open_unpacked
-from .pickled import read_pickled
 
 __all__ = [
     "LARGEST",
     "TooLargeError",
     "json_lines",
     "read_cifar100_binary",
-    "read_cifar100_python",
     "read_idx",
     "write_idx",
 ]
@@ -78,45 +76,6 @@ def read_cifar100_binary(path: Path) -> tuple[Bytes, Bytes, Bytes]:
         )
     records = content.reshape(-1, 3074)
     return _checked_cifar100(path, records[:, 2:], records[:, 1], records[:, 0])
-
-
-def read_cifar100_python(path: Path) -> tuple[Bytes, Bytes, Bytes]:
-    """Images (N, 3, 32, 32), fine and coarse labels of a file of CIFAR-100's python version.
-
-    That version is a pickle. It is read by an unpickler that knows plain values and arrays of
-    numbers and nothing else, so that no function named in a file can run.
-    """
-    content = _content(path)
-    try:
-        named = {
-            key.decode() if isinstance(key, bytes) else key: value
-            for key, value in read_pickled(content).items()
-        }
-        pixels, fine, coarse = (
-            named["data"],
-            _labels(named["fine_labels"]),
-            _labels(named["coarse_labels"]),
-        )
-        if (
-            pixels.dtype != np.uint8
-            or pixels.shape != (len(fine), 3072)
-            or coarse.shape != fine.shape
-            or fine.ndim != 1
-        ):
-            raise ValueError(
-                f"its arrays have shapes {pixels.shape}, {fine.shape} and {coarse.shape}"
-            )
-    except Exception as error:  # a hostile pickle may raise anything at all
-        raise ValueError(f"{path} is not CIFAR-100's python version ({error}).") from error
-    return _checked_cifar100(path, pixels, fine, coarse)
-
-
-def _labels(held: Any) -> NDArray[np.int64]:
-    if not isinstance(held, list) or any(
-        type(label) is not int for label in held
-    ):  # lists in lists could stand for any amount
-        raise ValueError("its labels are no list of whole numbers")
-    return np.array(held, np.int64)
 
 
 def _checked_cifar100(

@@ -13,7 +13,7 @@ from pathlib import Path
 from . import cifar_files, mnist_files, published_files, text_files
 from .cifar_files import cifar100, found_cifar100
 from .fetch import Progress
-from .formats import json_lines, read_cifar100_binary, read_cifar100_python, read_idx, write_idx
+from .formats import json_lines, read_cifar100_binary, read_idx, write_idx
 from .mnist_files import found_mnist, mnist, mnist_5k, mnist_5k_file
 from .published_files import cifar10, fashion_mnist
 from .store import Dataset, UnavailableError, where
@@ -34,7 +34,6 @@ __all__ = [
     "mnist",
     "mnist_5k",
     "read_cifar100_binary",
-    "read_cifar100_python",
     "read_idx",
     "where",
     "write_idx",
@@ -126,7 +125,7 @@ def catalogue() -> list[Entry]:
     """
     images, folder, embedded = list(found_mnist().values()), found_cifar100(), mnist_5k_file()
     whole = len(images) == len(mnist_files.SHA256)
-    unpacked = [folder / file for file in cifar_files.FILES[folder.name]] if folder else []
+    unpacked = [folder / file for file in cifar_files.FILES] if folder else []
     return [
         Entry(
             "mnist",
