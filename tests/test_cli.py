@@ -735,3 +735,21 @@ def test_a_terminal_shows_a_bar_and_ctrl_c_leaves_a_run_that_goes_on(program, he
         and "resuming at task 1," not in first
         and "\x1b" not in first
     )
+
+
+@pytest.mark.parametrize(
+    ("script", "policy", "expected"),
+    [("gateon", None, "1000 0"), ("gateon", "ACTIVE", "None None"), ("own.py", None, "None None")],
+)
+def test_threads_wait_briefly_in_the_program_alone(script, policy, expected):
+    """It must be settled before torch is imported, and what the user says about it stays."""
+    names = ("GOMP_SPINCOUNT", "KMP_BLOCKTIME")
+    program = (
+        f"import os, sys; sys.argv = [{script!r}]; import gateon.cli; "
+        f"assert 'torch' not in sys.modules; print(*map(os.environ.get, {names}))"
+    )
+    usual = {k: v for k, v in os.environ.items() if k not in (*names, "OMP_WAIT_POLICY")}
+    told = usual if policy is None else usual | {"OMP_WAIT_POLICY": policy}
+    words = [sys.executable, "-c", program]
+    found = subprocess.run(words, env=told, capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == expected

@@ -29,6 +29,7 @@ ROOMS = {
     "streams": {"networks", "storage"},
     "runs": {*MECHANISM, "storage", "methods", "detection", "learners", "networks", "streams"},
     "report": {"runs", "storage"},
+    "workers": {"runs", "storage"},
     "reproduce": {*MECHANISM, "storage", "methods", "learners", "streams", "runs", "report"},
     "integrations": {*MECHANISM, "storage", "networks", "methods", "learners", "streams", "runs"},
     "life": {
@@ -45,6 +46,7 @@ ROOMS = {
         "runs",
         "report",
         "reproduce",
+        "workers",
     },
 }
 DOORS = {"__init__", "__main__", "hf", "models"}  # short names for what is inside

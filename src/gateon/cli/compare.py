@@ -12,8 +12,10 @@ from ..report import terminal
 from ..report.figures import compare_figure
 from ..report.page import write_page
 from ..report.table import summarise, write_comparison
-from ..runs.compare import Seeds, compare
+from ..runs.compare import Seeds
 from ..storage.files import printable
+from ..workers.comparison import compare
+from ..workers.engine import Engine
 from . import printing
 from .parse import JSON, Command
 from .specified import Asked, short_name, specified
@@ -29,6 +31,9 @@ def command(
     seeds: int = 1,
     out: Path | None = None,
     isolated: bool = False,
+    workers: int | None = None,
+    on: str | None = None,
+    gpus: float = 0.0,
     as_json: JSON = False,
     quiet: bool = False,
 ) -> None:
@@ -44,6 +49,11 @@ def command(
             unfinished runs.
         isolated: also train a separate network on each task, once per seed, for the accuracy
             deviation.
+        workers: how many runs at once, each in a process with one thread and a core of its own, or
+            as many threads as --threads says; by default one after another in this process.
+        on: ray, ray://HOST:PORT or ray:HOST:PORT: runs are tasks of a Ray cluster, and go on
+            elsewhere if a node is lost. --out must be a directory that all nodes share.
+        gpus: of each run on Ray; a fraction shares one.
         as_json: print only the table, as JSON.
         quiet: show no progress.
     """
@@ -56,6 +66,7 @@ def command(
     common = {name: value for name, value in asked.given.items() if name not in own}
     options = asked.start.with_options(common)
     printing.about_slow_bf16(options)
+    engine = Engine(workers, on, gpus, options.training.threads or 1)
     folder = out or Path("runs") / f"compare-{short_name(options.stream.name)}"
     printing.forecast_of_new(options, folder, quiet)
     records = compare(
@@ -66,6 +77,8 @@ def command(
         options=own,
         isolated=isolated,
         progress=partial(printing.progress, quiet),
+        engine=engine,
+        board=partial(printing.board, quiet),
     )
     write_comparison(records, options.to_dict(), folder)
     first = {method: runs[0] for method, runs in records.items()}

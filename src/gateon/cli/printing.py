@@ -11,6 +11,7 @@ import torch
 from rich.console import Console
 
 from ..report import terminal
+from ..report.many import many_for
 from ..report.page import write_page
 from ..report.table import summarise
 from ..runs.forecast import forecast
@@ -19,13 +20,19 @@ from ..runs.progress import Progress
 from ..runs.record import Record
 from ..runs.specification import Specification
 from ..storage.files import printable
+from ..workers.board import Board, NoBoard
 
-__all__ = ["about_data", "about_slow_bf16", "forecast_of_new", "progress", "record"]
+__all__ = ["about_data", "about_slow_bf16", "board", "forecast_of_new", "progress", "record"]
 
 
 def progress(quiet: bool) -> Progress | None:
     """A progress bar on a terminal, lines elsewhere, nothing if quiet."""
     return None if quiet else terminal.progress_for(Console(stderr=True))
+
+
+def board(quiet: bool) -> Board:
+    """A live table of all runs on a terminal, lines elsewhere, nothing if quiet."""
+    return NoBoard() if quiet else many_for(Console(stderr=True))
 
 
 def record(found: Record, method: str, folder: Path, as_json: bool, quiet: bool) -> None:

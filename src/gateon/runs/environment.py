@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import platform
 from datetime import UTC, datetime
@@ -19,8 +20,9 @@ def environment() -> dict[str, object]:
     """Where and with what a figure was made: versions, commit, machine, time.
 
     >>> sorted(environment())
-    ['commit', 'cores', 'machine', 'processor', 'python', 'threads', 'time', 'versions']
+    ['commit', 'cores', 'machine', 'processor', 'python', 'threads', 'time', 'versions', 'worker']
     """
+    process = multiprocessing.current_process()
     return {
         "versions": {name: _version(name) for name in ("gateon", "torch", "numpy", "safetensors")},
         "python": platform.python_version(),
@@ -29,6 +31,8 @@ def environment() -> dict[str, object]:
         "processor": _processor(),
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
+        # a worker's process is named after its place: see `gateon.workers`
+        "worker": None if process.name == "MainProcess" else process.name,
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
     }
 

@@ -13,7 +13,7 @@ from .record import Record
 from .run import run
 from .specification import Specification
 
-__all__ = ["alone", "isolated_record", "learn", "run_specification"]
+__all__ = ["alone", "isolated_folder", "isolated_record", "learn", "run_specification"]
 
 
 def run_specification(
@@ -100,7 +100,13 @@ def isolated_record(
     specification: Specification, folder: Path, progress: Progress | None = None
 ) -> Record:
     """The record of networks that learn one task each: run once, then found again by its key."""
+    own = isolated_folder(specification, folder)
+    return run_specification(alone(specification), own, progress=progress)
+
+
+def isolated_folder(specification: Specification, folder: Path) -> Path:
+    """The directory below `folder` of the isolated networks that belong to a specification."""
     plain = alone(specification)
     # a stand-in is not the real thing
     data = sha256(str(plain.make_stream().source.get("sha256")).encode()).hexdigest()[:6]
-    return run_specification(plain, folder / f"isolated-{plain.key()}-{data}", progress=progress)
+    return folder / f"isolated-{plain.key()}-{data}"

@@ -16,7 +16,7 @@ from typing import IO
 
 from .files import content_of, is_regular
 
-__all__ = ["Owner", "alone_in", "owner_of"]
+__all__ = ["BusyError", "Owner", "alone_in", "owner_of", "release"]
 
 LOCK = ".lock"
 HELD = ".lock.held"  # exists while a process runs on a file system that has no locks
@@ -90,7 +90,7 @@ def alone_in(folder: Path) -> Iterator[None]:
     with _opened(folder) as file:
         locked = _locked(file)
         if locked is False:
-            raise _Busy(folder, Owner.read(folder / LOCK), "")
+            raise BusyError(folder, Owner.read(folder / LOCK), "")
         if locked is None:
             with _held_by_note(folder):
                 yield
@@ -117,6 +117,18 @@ def owner_of(folder: Path) -> Owner | None:
             return Owner.read(folder / LOCK) if _locked(file) is False else None
     except OSError:
         return None
+
+
+def release(folder: Path, owner: Owner) -> None:
+    """Take away the note of a process that is known to be gone, on another machine too.
+
+    Args:
+        folder: the directory.
+        owner: the process; a note that names another one stays.
+    """
+    note = Owner.read(folder / HELD)
+    if note is not None and (note.pid, note.host, note.born) == (owner.pid, owner.host, owner.born):
+        (folder / HELD).unlink(missing_ok=True)
 
 
 def _opened(folder: Path) -> IO[bytes]:
@@ -155,7 +167,9 @@ def _explaining(folder: Path) -> Iterator[None]:
         ) from reason
 
 
-class _Busy(ValueError):  # noqa: N818 (callers know it as a ValueError)
+class BusyError(ValueError):
+    """Another process runs in the directory."""
+
     def __init__(self, folder: Path, owner: Owner | None, advice: str) -> None:
         who = f" ({owner})" if owner else ""
         super().__init__(
@@ -190,7 +204,7 @@ def _held_by_note(folder: Path) -> Iterator[None]:
         with _explaining(folder), open(path, "x", encoding="utf-8") as file:
             file.write(json.dumps(asdict(Owner.me())))
     except FileExistsError as reason:
-        raise _Busy(
+        raise BusyError(
             folder, Owner.read(path), f"; if that process is gone, delete {path}"
         ) from reason
     try:

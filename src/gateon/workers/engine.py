@@ -1,0 +1,86 @@
+"""Which engine carries out a plan, and carrying it out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from ..options.kinds import Within, checked
+from ..runs.progress import Progress
+from .board import Board, NoBoard
+from .carry import carry_out, one_after_another
+from .plan import Plan
+
+__all__ = ["Engine"]
+
+Workers = Annotated[int, Within(1, 100_000)]
+Share = Annotated[float, Within(0.0, 1024.0)]
+
+
+@dataclass(frozen=True)
+class Engine:
+    """Where the pieces of a plan are done.
+
+    Args:
+        workers: that many at once: processes of this machine, or tasks on Ray; None for one after
+            another in this process, or as many as the Ray cluster has room for.
+        on: a Ray cluster, as `on_ray.address_of` reads it; None for this machine.
+        gpus: for each piece on Ray; a fraction shares one.
+        threads: of the processor for each piece of a worker.
+    """
+
+    workers: int | None = None
+    on: str | None = None
+    gpus: float = 0.0
+    threads: int = 1
+
+    def __post_init__(self) -> None:
+        """Refuse what no engine does."""
+        if self.workers is not None:
+            checked("workers", self.workers, Workers)
+        checked("gpus", self.gpus, Share)
+        if self.gpus and self.on is None:
+            raise ValueError("--gpus does nothing without --on ray: leave it out.")
+
+    @property
+    def here(self) -> bool:
+        """Whether pieces are done in this process."""
+        return self.workers is None and self.on is None
+
+    def carry_out(
+        self,
+        plan: Plan,
+        folder: Path,
+        *,
+        progress: Callable[[], Progress | None] = lambda: None,
+        board: Callable[[], Board] = NoBoard,
+    ) -> None:
+        """Do all that is in a plan.
+
+        Args:
+            plan: what is to be done.
+            folder: holds the directories of all pieces.
+            progress: makes the display of a run, where they are done in this process.
+            board: makes the display of all, where workers do them.
+        """
+        if self.here:
+            one_after_another(plan, progress)
+            return
+        with self._pool(folder) as pool:
+            carry_out(plan, pool, board())
+
+    @contextmanager
+    def _pool(self, folder: Path) -> Any:
+        if self.on is None:
+            from .processes import Processes
+
+            yield Processes(self.workers or 1, self.threads)
+            return
+        from .alike import alike
+        from .on_ray import Cluster
+
+        with alike(folder) as wanted:
+            yield Cluster(self.on, wanted, self.workers, self.threads, self.gpus)

@@ -1,0 +1,158 @@
+"""Many runs on a Ray cluster of two nodes: placed, lost with their node, and gone on with."""
+
+from __future__ import annotations
+
+import json
+import socket
+
+import pytest
+
+from gateon.runs.record import Record
+from gateon.storage.lock import Owner, release
+from gateon.workers import alike as alike_module
+from gateon.workers.alike import alike
+from gateon.workers.carry import carry_out
+from gateon.workers.comparison import compare, pieces_of
+from gateon.workers.engine import Engine
+from gateon.workers.on_ray import Cluster, address_of
+from gateon.workers.plan import Listed
+from specified import specified
+
+needs_ray = pytest.mark.skipif(
+    __import__("importlib.util").util.find_spec("ray") is None,
+    reason="Ray is not installed: pip install 'gateon[ray]'",
+)
+
+
+def small(**options):
+    tiny = {"data": "mnist-5k", "tasks": 2, "steps": 10, "batch": 50, "hidden": (16,)}
+    return specified("permuted-mnist", **{**tiny, "threads": 1, **options})
+
+
+def found(record):
+    """All that must be the same wherever a run was made."""
+    content = {k: v for k, v in vars(record).items() if k not in ("seconds", "environment")}
+    return json.dumps(content)
+
+
+class Heard:
+    """A board that remembers, and does something when a task was learned."""
+
+    def __init__(self, at_task=lambda name, task: None):
+        self.ends, self.places, self.at_task = [], {}, at_task
+
+    def open(self, pieces):
+        self.pieces = pieces
+
+    def told(self, name, event, told):
+        if event == "begin":
+            self.places.setdefault(name, []).append(told[2])
+        if event == "task":
+            self.at_task(name, told[0])
+
+    def ended(self, name, how):
+        self.ends.append((name, how))
+
+    def note(self, text):
+        pass
+
+    def close(self):
+        pass
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """A head that only plans, and two nodes of one core."""
+    from ray.cluster_utils import Cluster as Local
+
+    patient = {"health_check_failure_threshold": 20}  # a busy machine has no dead nodes
+    head = {"num_cpus": 0, "include_dashboard": False, "_system_config": patient}
+    local = Local(initialize_head=True, head_node_args=head)
+    local.nodes = [local.add_node(num_cpus=1), local.add_node(num_cpus=1)]
+    yield local
+    local.shutdown()
+
+
+@needs_ray
+def test_ray_leaves_the_records_that_one_process_does(cluster, tmp_path):
+    board = Heard()
+    asked = {"methods": ["n-gateon", "finetune"], "seeds": 1, "isolated": True}
+    alone = compare(small(), out=tmp_path / "a", **asked)
+    engine = Engine(on=f"ray:{cluster.address}")
+    apart = compare(small(), out=tmp_path / "b", engine=engine, board=lambda: board, **asked)
+    assert {m: [found(r) for r in rs] for m, rs in alone.items()} == {
+        m: [found(r) for r in rs] for m, rs in apart.items()
+    }
+    assert sorted(how for _, how in board.ends) == ["done"] * 3
+    assert apart["finetune"][0].environment["worker"] == f"ray on {socket.gethostname()}"
+    assert not list((tmp_path / "b").glob(".seen-*"))
+
+
+@needs_ray
+def test_storage_that_a_node_does_not_see(cluster, tmp_path):
+    with alike(tmp_path) as wanted:
+        wanted.mark.unlink()
+        with pytest.raises(ValueError, match=r"does not see .* on storage that all nodes share"):
+            Cluster(f"ray:{cluster.address}", wanted, workers=None)
+
+
+def test_another_version_is_refused(tmp_path, monkeypatch):
+    with alike(tmp_path) as wanted:
+        monkeypatch.setattr(alike_module, "versions", lambda: wanted.versions | {"torch": "0.1"})
+        with pytest.raises(ValueError, match=r"has torch 0\.1, and this machine .*: install the"):
+            wanted.check()
+        monkeypatch.setattr(alike_module, "versions", lambda: wanted.versions | {"numerics": "0"})
+        with pytest.raises(ValueError, match=r"has gateon of numerics 0, and this machine"):
+            wanted.check()
+
+
+@needs_ray
+def test_an_address_where_nobody_listens(tmp_path):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+        with pytest.raises(ValueError, match=r"does not answer .*: check the address"):
+            compare(small(), ["n-gateon"], 1, tmp_path, engine=Engine(on=f"ray://127.0.0.1:{port}"))
+
+
+@pytest.mark.parametrize("on", ["slurm", "ray:", "ray://host", "ray:host:port", "rays://h:1"])
+def test_what_is_no_address(on):
+    with pytest.raises(ValueError, match=r"--on must be ray, ray://HOST:PORT"):
+        address_of(on)
+
+
+def test_ray_is_asked_for_where_it_is_missing(tmp_path, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "ray", None)
+    with pytest.raises(ImportError, match=r"needs Ray: pip install 'gateon\[ray\]'"):
+        compare(small(), ["n-gateon"], 1, tmp_path, engine=Engine(on="ray"))
+
+
+def test_the_note_of_a_process_that_is_gone_is_taken_away(tmp_path):
+    note = tmp_path / ".lock.held"
+    note.write_text('{"pid": 7, "host": "lost", "since": "then", "born": "1"}')
+    release(tmp_path, Owner(8, "lost", "now", "1"))
+    assert note.exists()
+    release(tmp_path, Owner(7, "lost", "now", "1"))
+    assert not note.exists()
+
+
+@needs_ray
+def test_a_lost_node_costs_no_more_than_what_was_not_saved(cluster, tmp_path):
+    runs = {"long": small(tasks=4), "longer": small(tasks=4, seed=1)}
+    Engine().carry_out(Listed(pieces_of(runs, tmp_path / "a")), tmp_path / "a")
+    lost = []
+
+    def lose(name, task):
+        if task == 1 and not lost:
+            lost.append(name)
+            cluster.remove_node(cluster.nodes.pop(0), allow_graceful=False)
+
+    board = Heard(lose)
+    with alike(tmp_path / "b") as wanted:
+        pool = Cluster(f"ray:{cluster.address}", wanted, workers=None)
+        carry_out(Listed(pieces_of(runs, tmp_path / "b")), pool, board)
+    assert sorted(name for name, how in board.ends if how == "done") == ["long", "longer"]
+    assert [how for _, how in board.ends].count("lost") >= 1
+    for name in runs:
+        one, other = (Record.load(tmp_path / k / name / "record.json") for k in "ab")
+        assert found(one) == found(other)
