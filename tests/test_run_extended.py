@@ -25,7 +25,7 @@ from gateon.runs.record import Record
 from gateon.runs.specified import learn, run_specification
 from gateon.runs.stopping import Interrupted
 from gateon.storage import checkpoint
-from specified import specified
+from specified import dotted, specified
 
 SMALL = {"data": "mnist-5k", "hidden": (12,), "steps": 4, "batch": 30, "threads": 1}
 STEPS = SMALL["steps"]
@@ -294,7 +294,8 @@ def test_without_its_last_checkpoint_a_run_cannot_go_on(tmp_path):
 @pytest.mark.parametrize("change", [{"seed": 1}, {"lr": 0.1}, {"repeats": 2}, {"steps": 5}])
 def test_nothing_else_may_differ(tmp_path, change):
     run_specification(asked(2), tmp_path)
-    with pytest.raises(ValueError, match="holds another run, with"):
+    (name,) = dotted("permuted-mnist", **change)
+    with pytest.raises(ValueError, match=f"holds another run, with {name} "):
         run_specification(asked(3, **change), tmp_path)
 
 

@@ -215,6 +215,15 @@ def test_what_cannot_be_loaded_is_a_sentence(photos, tmp_path):
     path.write_bytes(whole[:-3])
     with pytest.raises(ValueError, match="is damaged or not a gateon checkpoint"):
         load_run(out)
+    (out / "record.json").rename(tmp_path / "record.json")
+    path.write_bytes(whole)
+    state = checkpoint.load(path)
+    bad = ([], {"shape": [0, 1]}, {"shape": [4.5]}, {"tasks": 10**9}, {"classes": "3"})
+    for inputs in bad:
+        checkpoint.save({**state, "inputs": inputs}, path)
+        with pytest.raises(ValueError, match=r"no checkpoint of a run \(inputs must be"):
+            load_run(out)
+    (tmp_path / "record.json").rename(out / "record.json")
     checkpoint.save({"step": 1}, path)
     with pytest.raises(ValueError, match="is no checkpoint of a run"):
         load_run(out)

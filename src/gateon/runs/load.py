@@ -23,6 +23,8 @@ from .state import found_in, is_state
 
 __all__ = ["load_run"]
 
+MOST = 10**6  # tasks, classes, or the length of an input
+
 
 def load_run(folder: str | Path, learner: AnyLearner | None = None) -> LoadedRun:
     """What the run in a directory has learned, finished or not; its data are not needed.
@@ -47,12 +49,18 @@ def load_run(folder: str | Path, learner: AnyLearner | None = None) -> LoadedRun
     """
     folder = Path(folder)
     path, state = _last_state(folder)
-    record = finished_record(folder) or _record_in(state)
+    try:
+        record = finished_record(folder) or _record_in(state)
+        tasks = _inputs_in(state).get("tasks", len(record.tasks))
+    except ValueError as reason:
+        raise ValueError(
+            f"{path} is no checkpoint of a run ({printable(reason)}): choose the directory of one."
+        ) from reason
     specification = None
     with _as_before():
         if learner is None:
             specification = _specification(folder, record)
-            learner = _made(specification, record, state)
+            learner = _made(specification, record, tasks)
         inputs = None if record.shape is None else Inputs(tuple(record.shape), record.classes or 0)
         try:
             learner.load_state_dict(state["learner"], inputs)
@@ -91,9 +99,14 @@ def _record_in(state: dict[str, Any]) -> Record:
 def _inputs_in(state: dict[str, Any]) -> dict[str, Any]:
     """Shape, classes and number of tasks of a run; checkpoints of an older gateon lack them."""
     inputs: dict[str, Any] = state.get("inputs", {})
-    counts = {name: value for name, value in inputs.items() if name != "shape"}
-    if not fits(counts, dict[str, int]) or not fits(inputs.get("shape"), list[int] | None):
-        raise ValueError("The inputs of a checkpoint must be a shape and two numbers.")
+    if not fits(inputs, dict[str, Any]):
+        raise ValueError("inputs must be a table")
+    shape = inputs.get("shape") or []
+    counts = [value for name, value in inputs.items() if name != "shape" and value is not None]
+    if not fits(shape, list[int]) or not fits(counts, list[int]):
+        raise ValueError("inputs must be a shape and numbers")
+    if not all(1 <= value <= MOST for value in [*shape, *counts]):
+        raise ValueError(f"inputs must be between 1 and {MOST}")
     return inputs
 
 
@@ -108,9 +121,8 @@ def _specification(folder: Path, record: Record) -> Specification:
         ) from reason
 
 
-def _made(asked: Specification, record: Record, state: dict[str, Any]) -> AnyLearner:
+def _made(asked: Specification, record: Record, tasks: int) -> AnyLearner:
     """The learner of a specification, on a processor where its device is missing."""
-    tasks = _inputs_in(state).get("tasks", len(record.tasks))
     try:
         asked.training.find_device()
     except ValueError:

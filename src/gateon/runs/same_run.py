@@ -17,6 +17,7 @@ from .specification import Specification
 
 __all__ = ["check_same", "needs_number"]
 
+LENGTH = ("stream.tasks", "stream.repeats")  # options that may change
 ELSEWHERE = "choose another output directory; nothing was changed"
 
 
@@ -43,7 +44,7 @@ def check_same(
     differ = [key for key in {**wanted, **held} if held.get(key) != wanted.get(key)]
     length = bool(differ) and _differ_in_length(held, wanted, differ)
     if differ and not length:
-        key = differ[0]
+        key = next((key for key in differ if key not in LENGTH), differ[0])
         other = f"another run, with {key} {held.get(key)!r} and not {wanted.get(key)!r}"
     elif numerics != asked.numerics:
         other = f"a run of numerics version {numerics}, and this gateon has {asked.numerics}"
