@@ -80,9 +80,9 @@ def test_a_whole_life(files, capsys):
     assert [task["lessons"] for task in shown["tasks"]] == [2, 1]
     assert "from version 3 to 2" in ran(capsys, "undo", "m").out
     assert ran(capsys, "predict", "m", "new.csv").out == before
-    ran(capsys, "learn", "m", "march.csv", "--task", "heights", "--quiet")
+    assert ran(capsys, "learn", "m", "march.csv", "--task", "heights", "--quiet").err == ""
     table = ran(capsys, "show", "m").out
-    assert "heights" in table and "more tasks like these will fit" in table
+    assert "labels of heights: high, low" in table and "like these will fit" in table
     whats = [event["what"] for event in lines_of("m/history.jsonl")]
     assert whats == ["learn", "learn", "learn", "undo", "learn"]
 

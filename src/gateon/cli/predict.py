@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import tyro
 
 from ..life.answer_files import check_ending, csv_text, write_answers
-from ..life.model import LivingModel, load
+from ..life.model import LivingModel, opened
 from ..storage.files import printable
 from .hearing import Hearing
 from .parse import Directory, gigabytes
@@ -49,7 +49,7 @@ def command(
     if out is not None:
         check_ending(out)
     with Hearing(quiet) as heard:
-        living = load(directory)
+        living = opened(directory)
         answers = living.predict(
             _source(living, data),
             task,

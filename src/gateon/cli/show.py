@@ -16,6 +16,8 @@ from .parse import JSON, Directory
 
 __all__ = ["command"]
 
+SHOWN = 8  # labels of a task
+
 
 def command(directory: Directory, as_json: JSON = False) -> None:
     """Show what a model has learned: tasks, accuracy then and now, room left.
@@ -30,34 +32,39 @@ def command(directory: Directory, as_json: JSON = False) -> None:
         return
     tasks = [Task.from_state(task) for task in found["tasks"]]
     console = Console()
-    lines = [f"{directory}: version {found['version']}, reads {found['kind']}"]
-    console.print(printable(lines[0]), markup=False, highlight=False, soft_wrap=True)
-    console.print(_tasks(tasks))
-    rooms = ", ".join(f"{name} {share:.0%}" for name, share in found["room"].items())
+
+    def line(words: str) -> None:
+        console.print(printable(words), markup=False, highlight=False, soft_wrap=True)
+
+    line(f"{directory}: version {found['version']}, reads {found['kind']}")
+    console.print(_table(tasks))
+    for task in tasks:
+        line(f"labels of {task.name}: {_some(task.labels)}")
+    line(f"room left by layer: {', '.join(f'{n} {s:.0%}' for n, s in found['room'].items())}")
     more = more_tasks(found["room"], tasks)
-    fit = "" if more is None else f"; about {more} more tasks like these will fit"
-    console.print(f"room left by layer: {rooms}{fit}", markup=False, highlight=False)
-    last = found["event"]
-    console.print(f"last change: {last['when']}, {len(history)} in all, see history.jsonl")
+    if more is not None:
+        line(f"about {more} more {'task' if more == 1 else 'tasks'} like these will fit")
+    line(f"{len(history)} changes, the last on {history[-1]['when']}: see history.jsonl")
 
 
-def _tasks(tasks: list[Task]) -> Table:
+def _some(labels: tuple[str, ...]) -> str:
+    more = f" and {len(labels) - SHOWN} more" if len(labels) > SHOWN else ""
+    return ", ".join(labels[:SHOWN]) + more
+
+
+def _table(tasks: list[Task]) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0))
-    for title in ("task", "labels"):
-        table.add_column(title, overflow="fold")
-    for title in ("rows", "begun", "learned", "then", "now", "not told"):
+    table.add_column("task", overflow="fold")
+    for title in ("labels", "rows", "begun", "learned", "then", "now", "not told"):
         table.add_column(title, justify="right")
     for task in tasks:
-        names = ", ".join(task.labels[:4]) + (" ..." if len(task.labels) > 4 else "")
+        measured = (task.then, task.now, task.untold)
         table.add_row(
             Text(printable(task.name)),
-            Text(printable(f"{len(task.labels)}: {names}")),
+            str(len(task.labels)),
             f"{task.samples:,}",
             task.begun[:10],
             task.learned[:10],
-            *(
-                "-" if share is None else f"{100 * share:.1f}"
-                for share in (task.then, task.now, task.untold)
-            ),
+            *("-" if share is None else f"{100 * share:.1f}" for share in measured),
         )
     return table

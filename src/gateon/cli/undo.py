@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..life.model import load
+from ..life.model import opened
 from ..storage.files import printable
 from .parse import Directory
 
@@ -17,7 +17,7 @@ def command(directory: Directory) -> None:
     Args:
         directory: of the model.
     """
-    model = load(directory)
+    model = opened(directory)
     undone, now = model.undo()
     names = ", ".join(task.name for task in model.tasks)
     print(printable(f"{directory}: back from version {undone} to {now}, which knows {names}"))

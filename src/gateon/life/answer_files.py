@@ -7,8 +7,8 @@ import io
 import json
 from pathlib import Path
 
+from ..runs.answers import COLUMNS, Answers
 from ..storage.checkpoint import whole_file
-from .answers import COLUMNS, Answers
 
 __all__ = ["check_ending", "csv_text", "write_answers"]
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from .answers import Answers
+from ..runs.answers import Answers
 from .knowledge import Knowledge
 from .task import Task
 

@@ -9,7 +9,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from .answers import Answers
+from ..runs.answering import LoadedRun
+from ..runs.answers import Answers
+from ..runs.folder import checkpoints
+from ..runs.load import load_run
 from .asking import answers_for
 from .card import card
 from .knowledge import Knowledge
@@ -23,7 +26,7 @@ from .task import Task
 from .telling import Listener, Silent
 from .understand import Understanding, understand
 
-__all__ = ["LivingModel", "changing", "load"]
+__all__ = ["LivingModel", "about", "changing", "load", "opened"]
 
 
 class LivingModel:
@@ -238,10 +241,21 @@ class LivingModel:
         self._unsaved = []
 
 
-def load(path: str | Path) -> LivingModel:
-    """Open the model in a directory, as `gateon learn` or `LivingModel.save` left it."""
+def load(path: str | Path) -> LivingModel | LoadedRun:
+    """Open what is in a directory: a living model, or what a run has learned.
+
+    Args:
+        path: the directory that `gateon learn`, `LivingModel.save` or `gateon run` left.
+    """
+    folder = Path(path).expanduser()
+    is_run = folder.is_dir() and ((folder / "record.json").exists() or bool(checkpoints(folder)))
+    return load_run(folder) if is_run and not _store(folder).exists else opened(folder)
+
+
+def opened(folder: Path) -> LivingModel:
+    """The living model in a directory."""
     model = LivingModel()
-    model._open(Path(path).expanduser())
+    model._open(folder)
     return model
 
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from ..anatomy.contextual import contexts_of
@@ -19,35 +18,15 @@ from ..networks import pretrained
 from ..networks.section import Language
 from ..storage.files import printable
 from ..streams.data.tokens import tokenised
+from .answers import Answers
 from .record import Record
 from .specification import Specification
 
-__all__ = ["Answers", "LoadedRun"]
+__all__ = ["LoadedRun"]
 
 AT_ONCE = 500  # samples answered together
 
 Text = str | tuple[str, str | None]
-
-
-@dataclass(frozen=True, eq=False)
-class Answers:
-    """What a model says about samples, column by column.
-
-    Args:
-        labels: the likeliest label of each, by its name.
-        probabilities: of that label.
-        tasks: the task of each; empty where the network is the same in all.
-        certainty: of that task, from 0 to 1; 1 where it was told.
-    """
-
-    labels: list[str]
-    probabilities: NDArray[np.float64]
-    tasks: list[str]
-    certainty: NDArray[np.float64]
-
-    def __len__(self) -> int:
-        """The number of samples."""
-        return len(self.labels)
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,6 +70,7 @@ class LoadedRun:
             found.values.numpy(),
             ["" if k is None else self.tasks[k] for k in tasks],
             certainty.double().numpy(),
+            np.ones(len(places), np.bool_),
         )
 
     def _answers(self, x: Tensor, contexts: Sequence[int | None]) -> tuple[Tensor, Tensor, Tensor]:

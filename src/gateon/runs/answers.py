@@ -1,4 +1,4 @@
-"""What a model says about samples."""
+"""What a trained model says about samples."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ class Answers:
     Args:
         labels: the likeliest label of each.
         probabilities: of that label.
-        tasks: the task of each.
+        tasks: the task of each; empty where the network is the same in all.
         certainty: of that task, from 0 to 1; 1 where it was told.
-        known: whether each looks like any task that was learned.
+        known: whether each looks like any task that was learned; yes where nobody can tell.
 
     >>> answers = Answers(["card"], np.array([0.9]), ["banking"], np.array([1.0]), np.array([True]))
     >>> next(iter(answers)).label, len(answers)
