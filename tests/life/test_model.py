@@ -277,6 +277,14 @@ def test_what_has_learned_nothing_says_so(tmp_path):
         gateon.LivingModel(model="minilm").learn(clouds(1, HEIGHTS), task="t")
 
 
+def test_the_directory_of_a_run_is_opened_as_one(tmp_path):
+    (tmp_path / "checkpoint-0001-000020.safetensors").write_bytes(b"damaged")
+    with pytest.raises(ValueError, match="checkpoint"):
+        gateon.load(tmp_path)
+    with pytest.raises(ValueError, match="no living model"):
+        gateon.load(tmp_path / "nowhere")
+
+
 def test_a_table_learned_from_a_file_is_named_in_the_history(tmp_path):
     file = write_csv(tmp_path / "january.csv", clouds(1, HEIGHTS))
     model = gateon.LivingModel()
