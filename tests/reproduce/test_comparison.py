@@ -1,4 +1,4 @@
-"""The comparison of methods as data: settings by stream and scale, native protocols, what is shown of them."""
+"""The comparison of methods: settings by stream and scale, native protocols, and the table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Verdicts on claims and targets: each can hold, fail and be unmeasured; and the paper's numbers are the paper's."""
+"""Claims and targets: each can hold, fail and be unmeasured; the paper's numbers are its own."""
 
 from __future__ import annotations
 

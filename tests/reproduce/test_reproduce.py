@@ -24,6 +24,8 @@ from gateon.reproduce import (
 from gateon.reproduce.deviations import deviations
 from gateon.reproduce.measures import SERIES, peak_bytes, reset_peak
 from gateon.reproduce.places import folder_of, settings
+from gateon.reproduce.show import OLD_NOTE, page
+from gateon.runs.identity import NUMERICS
 from gateon.runs.record import Record
 from gateon.runs.run import Interrupted, Quiet
 from gateon.runs.specification import Specification
@@ -44,7 +46,7 @@ TINY = {
 
 @pytest.fixture(scope="module", autouse=True)
 def memory_as_it_is(few_digits):
-    """Looking through all objects before every run takes longer than a tiny run: what that does has a test of its own."""
+    """Collecting garbage takes longer than a tiny run; resetting the peak has its own test."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(make, "reset_peak", lambda: None)
         yield
@@ -119,13 +121,13 @@ def test_every_job_leaves_a_record_a_table_and_a_figure(name, everything):
             assert set(job.measures) - sometimes <= set(entry["measures"])
             deviates = "accuracy_deviation" in job.measures and entry["row"] != "Isolated"
             assert ("accuracy_deviation" in entry["measures"]) >= deviates
-    page = (folder / "table.md").read_text()
+    text = (folder / "table.md").read_text()
     assert (
-        page.startswith(f"# {job.title}")
-        and "`gateon reproduce" in page
-        and "the paper: mnist" in page
+        text.startswith(f"# {job.title}")
+        and "`gateon reproduce" in text
+        and "the paper: mnist" in text
     )
-    assert (folder / "figure.svg").exists() == ("(figure.svg)" in page) == bool(job.figure)
+    assert (folder / "figure.svg").exists() == ("(figure.svg)" in text) == bool(job.figure)
 
 
 def test_jobs_that_need_the_same_run_share_it(everything):
@@ -203,8 +205,8 @@ def test_a_setting_that_diverges_is_shown_and_the_others_run(tmp_path, monkeypat
 
     monkeypatch.setattr(make, "_learn", diverge)
     folder = make_tiny(replace(load("figure-epsilon"), figure=""), tmp_path)
-    page = (folder / "table.md").read_text()
-    assert "n-GateON 0 | - | diverged |" in page and "The loss is nan at step 1." in page
+    text = (folder / "table.md").read_text()
+    assert "n-GateON 0 | - | diverged |" in text and "The loss is nan at step 1." in text
     assert len([e for e in read(folder / "record.json")["entries"] if e["measures"]]) == 2
 
 
@@ -397,6 +399,30 @@ def test_the_program_plans_makes_and_collects(everything, capsys, monkeypatch):
     )
 
 
+def test_no_record_is_written_from_a_tree_with_changes(everything, capsys, monkeypatch):
+    monkeypatch.chdir(everything)
+    monkeypatch.setattr("gateon.runs.identity.is_dirty", lambda: True)
+    words = ["reproduce", "figure-epsilon", "--columns", "best", "--results", "elsewhere"]
+    assert cli.main(words) == 2 and "--allow-dirty" in capsys.readouterr().err
+    assert not (everything / "elsewhere").exists()
+    assert cli.main([*words, "--plan"]) == 0
+
+
+def test_every_entry_says_how_it_was_made(everything):
+    content = read(everything / "results" / "paper" / "figure-epsilon-quick" / "record.json")
+    for entry in content["entries"]:
+        assert entry["numerics"] == NUMERICS
+        assert entry["made"][0]["seed"] == 0
+        assert entry["made"][0]["command"].startswith("gateon run permuted-mnist")
+
+
+def test_entries_of_other_numerics_are_marked(everything):
+    content = read(everything / "results" / "paper" / "figure-epsilon-quick" / "record.json")
+    assert OLD_NOTE not in page(content)
+    content["entries"][0]["numerics"] = NUMERICS - 1
+    assert page(content).count("(1)*") == 1 and OLD_NOTE in page(content)
+
+
 def test_the_page_has_every_table_and_figure_and_each_link_leads_somewhere(everything):
     import re
 
@@ -409,14 +435,14 @@ def test_the_page_has_every_table_and_figure_and_each_link_leads_somewhere(every
         ],
     }
     (everything / "results" / "search" / "rate" / "record.json").write_text(json.dumps(tried))
-    page = write_pages(everything / "results", everything / "docs" / "results.md")
-    text = page.read_text()
+    written = write_pages(everything / "results", everything / "docs" / "results.md")
+    text = written.read_text()
     assert all(f"`{name}`, scale quick" in text for name in DIGITS)
     assert "## Which of the paper's claims hold" in text
     search = (everything / "results" / "search" / "rate" / "table.md").read_text()
     assert "| rate 0.01 | 0.9753 | - |" in search and "| rate 0.02 | - | slower |" in search
     links = re.findall(r"\]\(([^)#]+)\)", text)
-    assert len(links) > len(DIGITS) and all((page.parent / link).exists() for link in links)
+    assert len(links) > len(DIGITS) and all((written.parent / link).exists() for link in links)
     anchors = re.findall(r"\]\(#([^)]+)\)", text)
     assert len(anchors) == text.count("\n## ")
     assert "not measured" in (write_targets(everything / "results", "cpu") / "table.md").read_text()

@@ -1,4 +1,4 @@
-"""The tables of language models: what is run at which scale, without model and data, and what is made of it."""
+"""The tables of language models: what is run at which scale, and what is made of it."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def test_every_row_of_the_paper_has_one_of_ours():
 
 
 def found(**rows):
-    """Records of both tables, with one continual accuracy for every row and the same on every stream."""
+    """Records of both tables, with one continual accuracy for every row on all streams."""
 
     def entry(row, stream, accuracy):
         measures = {

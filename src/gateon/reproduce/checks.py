@@ -201,7 +201,7 @@ def near(
 def first_without_replay(
     content: Content, streams: Sequence[str], apart: Sequence[str], column: str = "best"
 ) -> Finding:
-    """The best row of GateON leads those that store no data and share one head; not counted: apart."""
+    """The best row of GateON leads all that store no data and share one head, but for `apart`."""
 
     def on(stream: str) -> Finding:
         rivals = {
@@ -231,7 +231,7 @@ def among_the_best(
     apart: Sequence[str],
     column: str = "best",
 ) -> Finding:
-    """A row is one of so many best rows of at least three; not counted: apart."""
+    """A row is one of the `count` best of at least three, not counting `apart`."""
 
     def on(stream: str) -> Finding:
         rows = [one for one in content["rows"] if one not in apart]

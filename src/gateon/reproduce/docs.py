@@ -15,7 +15,7 @@ from .collect import read
 from .findings import NOT_MEASURED, Content, Finding, entry_of, short
 from .measures import MEASURES
 from .reader import load
-from .show import cell, markdown, page
+from .show import OLD_NOTE, cell, has_old, markdown, page
 from .table import SCALES, Claim, Table
 
 __all__ = ["pages", "write_pages", "write_targets"]
@@ -86,7 +86,8 @@ def _results_page(records: Records, results: Path, docs: Path) -> str:
     headlines = {
         load(name).title: [
             markdown(_headline(load(name), content)),
-            f"[All of it]({link(name, scale, 'table.md')}), [record]({link(name, scale, 'record.json')}), "
+            f"[Everything measured]({link(name, scale, 'table.md')}), "
+            f"[record]({link(name, scale, 'record.json')}), "
             f"`gateon reproduce {name} --scale {scale}`.",
         ]
         for (name, scale), content in records.items()
@@ -116,6 +117,7 @@ def _results_page(records: Records, results: Path, docs: Path) -> str:
         "# Results",
         "Made of the records in `results/` by `gateon reproduce docs`; nothing here is written by "
         f"hand. Scales: {scales}.",
+        *[OLD_NOTE] * any(map(has_old, records.values())),
         "\n".join(f"- [{title}](#{_anchor(title)})" for title in shown),
     ]
     for title, texts in shown.items():
@@ -163,7 +165,7 @@ def _target_findings(records: Records, scale: str) -> list[tuple[Claim, Finding]
 
 
 def _targets(records: Records, scale: str) -> list[list[str]]:
-    lines = [["", "the paper", "at least", "ours", ""]]
+    lines = [["", "the paper", "wanted", "ours", ""]]
     for row in (_as_row(*found) for found in _target_findings(records, scale)):
         met = f"{row['met']}: {row['because']}" if row["because"] else row["met"]
         lines.append([row["target"], row["paper"], row["wanted"], row["ours"], met])

@@ -1,4 +1,4 @@
-"""The figures of jobs, each drawn from the content of its record alone."""
+"""The figures of tables, each drawn from the content of the record alone."""
 
 from __future__ import annotations
 
@@ -26,15 +26,11 @@ Curves = dict[str, list[tuple[float, float]]]
 
 def epsilon(content: Content, path: Path) -> list[Path]:
     """Immediate accuracy of every task, a line for every row."""
-    panels = {
-        f"{short(s)}: accuracy right after learning (%)": _courses(content, s, "immediate")
-        for s in content["streams"]
-    }
-    return lines(_drawn(panels), "task", path, log=False)
+    return _a_panel_each(content, path, "immediate", "accuracy right after learning (%)", "task")
 
 
 def relevance(content: Content, path: Path) -> list[Path]:
-    """Availability left after every task, task-locked and continual accuracy: a row of panels each, a panel for every stream."""
+    """Availability left, task-locked and continual accuracy: a row of panels each, one a stream."""
     panels: dict[str, Curves] = {}
     for name, what, factor in (
         ("room", "mean availability", 1),
@@ -51,33 +47,22 @@ def relevance(content: Content, path: Path) -> list[Path]:
 
 def task_locked(content: Content, path: Path) -> list[Path]:
     """Mean accuracy on a task while it is learned, a panel for every stream."""
-    panels = {
-        f"{short(s)}: task-locked accuracy (%)": _courses(content, s, "task_locked")
-        for s in content["streams"]
-    }
-    return lines(_drawn(panels), "step within a task", path, log=False)
+    what, x = "task-locked accuracy (%)", "step within a task"
+    return _a_panel_each(content, path, "task_locked", what, x)
 
 
 def contexts(content: Content, path: Path) -> list[Path]:
     """Contexts found against tasks presented, a panel for every stream."""
-    panels = {
-        f"{short(s)}: contexts found": _courses(content, s, "contexts", 1)
-        for s in content["streams"]
-    }
-    return lines(_drawn(panels), "tasks presented", path, log=False)
+    return _a_panel_each(content, path, "contexts", "contexts found", "tasks presented", factor=1)
 
 
 def missed(content: Content, path: Path) -> list[Path]:
     """The share of switches missed so far, a line for every row."""
-    panels = {
-        f"{short(s)}: switches missed (%)": _courses(content, s, "missed")
-        for s in content["streams"]
-    }
-    return lines(_drawn(panels), "switch", path, log=False)
+    return _a_panel_each(content, path, "missed", "switches missed (%)", "switch")
 
 
 def detection(content: Content, path: Path) -> list[Path]:
-    """How often a difference of angles is taken for another task, or for the first one again; a line for every column."""
+    """How often a rotation is taken for another task, or for the first one; a line a column."""
     name = content["measures"][0]
     curves: Curves = {}
     for column in content["columns"]:
@@ -99,7 +84,7 @@ def detection(content: Content, path: Path) -> list[Path]:
 
 
 def correlation(content: Content, path: Path) -> list[Path]:
-    """Correlations of the gates of tasks, a row of pictures for every stream and a picture for every layer."""
+    """Correlations of the gates of tasks: a row for every stream, a matrix for every layer."""
     panels: dict[str, Sequence[Sequence[float | None]]] = {}
     across = 1
     for stream in content["streams"]:
@@ -111,7 +96,7 @@ def correlation(content: Content, path: Path) -> list[Path]:
 
 
 def availability(content: Content, path: Path) -> list[Path]:
-    """Activity, gates and availability over three tasks, of the units that are selective for the second or third, and of all."""
+    """Activity, gates and availability over three tasks, of selective units and of all."""
     found = content["entries"][0]["found"][0]
     panels = {
         quantity: {
@@ -124,7 +109,7 @@ def availability(content: Content, path: Path) -> list[Path]:
 
 
 def cost(content: Content, path: Path) -> list[Path]:
-    """Continual accuracy against the time of training, a point for every method, marked by what the method needs."""
+    """Continual accuracy against training time, a point for every method, marked by its needs."""
     kinds = {entry["row"]: _needs(entry) for entry in content["entries"]}
     panels: dict[str, dict[str, tuple[float, float]]] = {}
     for stream in content["streams"]:
@@ -139,6 +124,16 @@ def cost(content: Content, path: Path) -> list[Path]:
         if panels
         else []
     )
+
+
+def _a_panel_each(
+    content: Content, path: Path, series: str, what: str, x: str, factor: float = 100
+) -> list[Path]:
+    """A series of every row, a panel for every stream."""
+    panels = {
+        f"{short(s)}: {what}": _courses(content, s, series, factor) for s in content["streams"]
+    }
+    return lines(_drawn(panels), x, path, log=False)
 
 
 def _needs(entry: Mapping[str, Any]) -> str:

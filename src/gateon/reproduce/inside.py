@@ -22,10 +22,10 @@ SELECTIVE = 0.1  # share of the units that count as selective for a task
 def selective_units(
     specification: Specification, progress: Progress | None = None
 ) -> dict[str, Any]:
-    """Activity, gain and availability at every step: mean of all hidden units, and of those selective for one of the later tasks.
+    """Mean activity, gain and availability at every step, of all hidden and of selective units.
 
     A unit's selectivity for a task is its mean activity in it minus its largest mean activity in
-    another task; the most selective tenth is taken.
+    another task; for each task but the first, the most selective tenth is taken.
     """
     stream = specification.make_stream()
     learner = specification.make_learner(stream)

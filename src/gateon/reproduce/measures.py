@@ -1,4 +1,4 @@
-"""What is read out of a finished run: measures, courses over tasks and steps, and what its network looked like inside."""
+"""What is read off a finished run: measures, courses over tasks and steps, memory, open gates."""
 
 from __future__ import annotations
 
@@ -67,7 +67,9 @@ Course = NDArray[np.float64]
 def measures(
     record: Record, folder: Path, isolated: Mapping[str, Sequence[float]]
 ) -> dict[str, float]:
-    """Every measure of a run that is known; deviations are against networks that learned one of the first tasks each.
+    """Every measure of a run that is known.
+
+    Deviations are from networks that learned one of the first tasks each.
 
     Args:
         record: of the run.
@@ -129,7 +131,7 @@ def _task_locked(record: Record, folder: Path) -> Course:
 
 
 def _correlation(record: Record, folder: Path) -> Course:
-    """Correlations of the gates of all tasks, (layers, tasks, tasks); rotated tasks in the order of their angles."""
+    """Correlations of tasks' gates, (layers, tasks, tasks); rotated tasks in order of angle."""
     angles = [re.fullmatch(r"rotation ([\d.]+)", name) for name in record.tasks]
     order = (
         np.argsort([float(a[1]) for a in angles if a]) if all(angles) else np.arange(len(angles))
@@ -138,7 +140,8 @@ def _correlation(record: Record, folder: Path) -> Course:
     layers = [is_open for name, is_open in _inside(folder).items() if name.startswith("gates")]
     if not layers:
         raise ValueError(
-            f"The gates of the run in {folder} were not kept: delete that directory to run it again."
+            f"The gates of the run in {folder} were not kept: "
+            "delete that directory to run it again."
         )
     return np.stack([metrics.context_correlation(is_open[tasks]) for is_open in layers]).round(2)
 
@@ -173,7 +176,7 @@ SERIES: dict[str, Callable[[Record, Path], Course]] = {
 
 
 def keep_inside(learner: AnyLearner, stream: Stream, contexts: Sequence[int], folder: Path) -> None:
-    """Beside a run: which gates were open in which context, the most memory it took, and what it keeps between tasks.
+    """Keep beside a run which gates were open in which context, and how much memory it needs.
 
     Where contexts are inferred, also how well those of unlabelled test data are recognised.
     """
@@ -203,7 +206,7 @@ def state_bytes(learner: AnyLearner) -> int:
 
 
 def _recognition(learner: Learner, stream: Stream, contexts: Sequence[int]) -> tuple[float, float]:
-    """Shares of unlabelled batches of 100 test images, and of single ones, whose context is found; of up to ten tasks."""
+    """Shares of unlabelled batches of 100, and of single samples, whose context is recognised."""
     batches, samples = [], []
     for task in range(min(10, len(stream))):
         x = stream.split(task, "test").x[:1000]
@@ -215,7 +218,7 @@ def _recognition(learner: Learner, stream: Stream, contexts: Sequence[int]) -> t
 
 
 def reset_peak() -> None:
-    """Begin to measure the peak of memory anew, where the system can; what earlier runs left unused is given back first."""
+    """Reset the peak of memory, where the system can; memory left unused is given back first."""
     gc.collect()
     with suppress(OSError, AttributeError):  # another system, another C library
         ctypes.CDLL(None).malloc_trim(0)

@@ -9,9 +9,10 @@ from ..runs.identity import NUMERICS
 from .findings import Content, entry_of, hidden, short
 from .measures import MEASURES
 
-__all__ = ["cell", "markdown", "page"]
+__all__ = ["OLD_NOTE", "cell", "has_old", "markdown", "page"]
 
-OLD = "*"  # marks what was measured with other numerics
+OLD = "*"
+OLD_NOTE = f"{OLD} Measured with an earlier version of the numerics: not comparable."
 
 
 def page(content: Content, figure: bool = False) -> str:
@@ -37,8 +38,8 @@ def page(content: Content, figure: bool = False) -> str:
             "Mean ± standard deviation (number of seeds); "
             "a dash where nothing was run, or the paper has no number."
         )
-    if any(_is_old(entry) for entry in content["entries"]):
-        parts.append(f"{OLD} Measured with an earlier version of the numerics: not comparable.")
+    if has_old(content):
+        parts.append(OLD_NOTE)
     failed = [
         f"{e['row']}, {e['column']}, {short(e['stream'])}: {e['failed']}"
         for e in content["entries"]
@@ -80,6 +81,11 @@ def markdown(lines: Sequence[Sequence[str]]) -> str:
     """
     head, *rest = ("| " + " | ".join(line) + " |" for line in lines)
     return "\n".join([head, "|---" * len(lines[0]) + "|", *rest])
+
+
+def has_old(content: Content) -> bool:
+    """Whether some of it was measured with other numerics."""
+    return any(map(_is_old, content["entries"]))
 
 
 def _is_old(entry: Mapping[str, Any]) -> bool:

@@ -1,4 +1,4 @@
-"""The tables of convolutional networks: their sizes, a run of each at the smallest size, and the checks of their targets."""
+"""The tables of convolutional networks: their sizes, small runs, and their targets."""
 
 from __future__ import annotations
 
