@@ -154,6 +154,7 @@ def test_bad_input_is_one_sentence_and_nothing_is_lost(files, capsys):
         sentences = [line for line in said.err.splitlines() if line.startswith("gateon: ")]
         assert len(sentences) == 1 and expected in sentences[0], (name, said.err)
         assert ran(capsys, "predict", "m", "new.csv").out == before
+    assert not Path("n").exists()
 
 
 def test_a_model_of_a_later_version_is_left_alone(files, capsys):

@@ -209,6 +209,21 @@ def test_texts_are_learned_with_a_language_model_on_the_spot(tmp_path):
         loaded.predict(["great"])
 
 
+def test_pairs_of_texts_are_read_together():
+    pytest.importorskip("transformers")
+    rows = [
+        {"premise": "great fine", "hypothesis": word, "label": name}
+        for word, name in (("good great", "same"), ("terrible bad", "other"))
+        for _ in range(20)
+    ]
+    for number, row in enumerate(rows):
+        row["premise"] += f" {number}"
+    model = gateon.LivingModel(model="tiny")
+    model.learn(rows, task="pairs")
+    asked = [{"premise": "great fine 3", "hypothesis": "terrible bad"}, rows[0]]
+    assert model.predict(asked).labels == ["other", "same"]
+
+
 def test_learning_ends_early_and_keeps_the_best(monkeypatch):
     x, y = clouds(1, HEIGHTS, rows=200, noise=3.0)
     monkeypatch.setattr(training, "FEWEST", 1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -268,7 +268,7 @@ def changing(
     The directory is held all the while, so that no other process changes it.
     """
     store = _store(folder)
-    with store.changing():
+    with store.changing(), _gone_if_empty(store):
         made = LivingModel(model, density, seed)
         if store.exists:
             if given := [n for n, value in made._wishes.items() if value is not None]:
@@ -279,6 +279,19 @@ def changing(
             made._open(folder)
         yield made
         made._commit(folder)
+
+
+@contextmanager
+def _gone_if_empty(store: Store) -> Iterator[None]:
+    """A directory in which nothing came about is not left behind."""
+    try:
+        yield
+    finally:
+        if not store.exists:
+            with suppress(OSError):  # it has something else in it
+                (store.folder / "versions").rmdir()
+                (store.folder / ".lock").unlink()
+                store.folder.rmdir()
 
 
 def about(folder: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:

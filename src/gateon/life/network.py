@@ -26,7 +26,7 @@ from .settings import Settings
 __all__ = ["TaskNetwork", "body", "copied"]
 
 POOLED = 7  # places a side that are left behind the convolutions
-AT_ONCE = 1024  # samples evaluated together
+AT_ONCE = 256  # samples evaluated together: more leave the cache
 
 
 def body(shape: Sequence[int], outputs: int, settings: Settings) -> nn.Sequential:
