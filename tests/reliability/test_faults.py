@@ -48,7 +48,7 @@ class Counts(Method):
 @pytest.fixture(autouse=True)
 def environment(monkeypatch):
     """Asking git for the commit takes longer than these runs."""
-    monkeypatch.setattr(sys.modules["gateon.runs.run"], "environment", lambda: {"time": "now"})
+    monkeypatch.setattr(sys.modules["gateon.runs.loop"], "environment", lambda: {"time": "now"})
 
 
 @pytest.fixture

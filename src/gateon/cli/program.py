@@ -131,7 +131,7 @@ def _sentences(error: Exception) -> Sequence[str]:
     if isinstance(error, OSError) and error.strerror:
         return [f"{error.filename}: {error.strerror}." if error.filename else error.strerror]
     if isinstance(error, RuntimeError):
-        from ..runs.run import is_out_of_memory  # here: it needs torch
+        from ..runs.failures import is_out_of_memory  # here: it needs torch
 
         if not is_out_of_memory(error):
             raise error
