@@ -316,3 +316,15 @@ def recognised(scores, logits, owner, a, b, c):
             for p, r in zip(opinions, rows, strict=True):
                 found[n, r] = of_task * p / sum(opinions)
     return found
+
+
+def distances_to_class_means(features, labels, classes, x):
+    """|x - m_y|^2 for every sample and class, one after another."""
+    rows = features.double()
+    found = torch.zeros(len(x), classes, dtype=torch.float64)
+    for y in range(classes):
+        own = [row for row, label in zip(rows, labels.tolist(), strict=True) if label == y]
+        mean = sum(own) / len(own)
+        for n, sample in enumerate(x.double()):
+            found[n, y] = ((sample - mean) ** 2).sum()
+    return found

@@ -24,7 +24,7 @@ ROOMS = {
     "storage": {"anatomy", "gating"},
     "networks": {"anatomy"},
     "detection": {"storage"},
-    "methods": {*MECHANISM, "storage"},
+    "methods": {*MECHANISM, "storage", "detection"},
     "learners": {*MECHANISM, "storage", "methods", "detection"},
     "streams": {"networks", "storage"},
     "runs": {*MECHANISM, "storage", "methods", "detection", "learners", "networks", "streams"},

@@ -28,6 +28,7 @@ from transformers import BertConfig, BertModel
 from gateon import Finetune, Method
 from gateon.methods.adahat import AdaHAT
 from gateon.methods.both import Both
+from gateon.methods.closed_form import NCM, RanPAC
 from gateon.methods.dendrites import Dendrites
 from gateon.methods.ewc import EWC
 from gateon.methods.hat import HAT
@@ -70,6 +71,8 @@ METHODS = [
     Case("hat", lambda: HAT(steps=4)),
     Case("adahat", lambda: AdaHAT(steps=4)),
     Case("rmn", lambda: RMN(steps=6)),
+    Case("ranpac", lambda: RanPAC(width=64)),
+    Case("ncm", NCM),
     Case("dendrites", lambda: Dendrites(inputs=8, mean=0.0, std=1.0, on=0.4)),
     Case("dendrites+si", lambda: Both(Dendrites(inputs=8, mean=0.0, std=1.0, on=0.4), SI())),
 ]

@@ -1,6 +1,6 @@
 """Methods of continual learning, one file each, and their registry.
 
-Imports the rooms of the mechanism and `storage`. Names are imported when they are first used, so
+Imports the rooms of the mechanism, `storage` and `detection`. Names are imported when they are first used, so
 that the registry can be read without torch.
 """
 

@@ -165,6 +165,16 @@ METHODS: dict[str, Entry] = {
         "apart:InLamol",
         needs=("language", "replay", "label"),
     ),
+    "ranpac": Entry(
+        "frozen after the first task; ridge on random features (McDonnell et al. 2023)",
+        "closed_form:RanPAC",
+        norms="shared",
+    ),
+    "ncm": Entry(
+        "frozen after the first task; the nearest class mean (Mensink et al. 2013)",
+        "closed_form:NCM",
+        norms="shared",
+    ),
     "joint": Entry(
         "all data of all tasks so far, trained together",
         "joint:Joint",
