@@ -239,8 +239,11 @@ def _search(path: Path) -> str:
             f"{path} is no record of a search, or a damaged one: move it away."
         ) from reason
     lines = [measured, *([_cell(row.get(name)) for name in measured] for row in rows)]
-    made = f"Made by `{record['command']}` ([record](record.json))."
-    return f"# Trials: {path.parent.name}\n\n{made}\n\n{markdown(lines)}\n"
+    name, made = path.parent.name, f"Made by `{record['command']}` ([record](record.json))."
+    command = f"python benchmarks/search.py {name}"
+    if record["command"] != command:
+        made += f" That program is gone: `{command}` runs the same trials."
+    return f"# Trials: {name}\n\n{made}\n\n{markdown(lines)}\n"
 
 
 def _cell(value: Any) -> str:
