@@ -8,6 +8,7 @@ COMMANDS = {
     "learn": "Learn a task, in a new model or in one that has learned others.",
     "predict": "Answer every row: label, probability, task, certainty.",
     "show": "Show what a model has learned: tasks, accuracy then and now, room left.",
+    "export": "Write one task as files that run without gateon.",
     "undo": "Go back to the model as it was before the last learn.",
     "run": "Train on a stream of tasks, one after another, and measure what is retained.",
     "resume": "Continue an unfinished run as if it had never stopped, or show a finished one.",

@@ -56,7 +56,7 @@ def believed(knowledge: Knowledge, x: Tensor, told: Task | None = None) -> Belie
     """What the model believes of samples, of a task that is told or recognised."""
     scores = scores_of(knowledge, x)
     contexts = _contexts(knowledge, scores, told)
-    joint = _rows(knowledge, x, scores, contexts)
+    joint = _rows(knowledge, x, scores, contexts, NEGLIGIBLE if told is None else 0.0)
     names, place = _names(knowledge)
     by_task = torch.zeros(len(x), len(knowledge.tasks), len(names))
     tasks = torch.zeros(len(x), len(knowledge.tasks))
@@ -123,9 +123,11 @@ def _contexts(knowledge: Knowledge, scores: Tensor, told: Task | None) -> Tensor
     return found / found.sum(1, keepdim=True)
 
 
-def _rows(knowledge: Knowledge, x: Tensor, scores: Tensor, contexts: Tensor) -> Tensor:
+def _rows(
+    knowledge: Knowledge, x: Tensor, scores: Tensor, contexts: Tensor, negligible: float
+) -> Tensor:
     """p(context k | x) p(label | x, context k) by row of the output layer, (samples, rows)."""
-    least = contexts.amax(1, keepdim=True).clamp_max(NEGLIGIBLE)
+    least = contexts.amax(1, keepdim=True).clamp_max(negligible)
     likely = torch.where(contexts >= least, contexts, 0.0)
     likely = likely / likely.sum(1, keepdim=True)
     joint = knowledge.recogniser.within(scores, logits_of(knowledge, x, likely > 0))

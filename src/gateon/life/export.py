@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import json
+import logging
 import shutil
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.fusion import fuse_linear_bn_eval
+from torch.nn.utils.fusion import fuse_linear_bn_weights
 
 from ..detection.ridge import signs
-from ..storage.files import printable
+from .asking import believed
 from .encode_features import FARTHEST, FeatureEncoder
 from .encode_images import ImageEncoder
 from .exported.plain import Answer, FeatureTask, ImageTask, TextTask, perceptron
@@ -24,26 +26,27 @@ from .knowledge import Knowledge
 from .manual import manual
 from .task import Task
 
-__all__ = ["FORMATS", "Format", "export", "plain_task"]
+__all__ = ["FORMATS", "Format", "export", "known_task", "plain_task"]
 
 Format = Literal["torch", "onnx", "hf"]
 FORMATS: tuple[str, ...] = get_args(Format)
-TOLERANCE = 1e-3  # of a log-probability: float32 in another order
+TOLERANCE = 1e-3  # of a probability: float32 in another order
 PROBES = 3  # samples that are compared
 
 
-def export(knowledge: Knowledge, name: str | None, format: Format, folder: Path) -> Path:
+def export(knowledge: Knowledge, task: Task, format: Format, folder: Path) -> Path:
     """Write a task as a directory of files that run without gateon.
 
     What was written is read back and compared with the model before the directory appears.
 
     Args:
         knowledge: of the model.
-        name: the task; the only one by default.
+        task: one of its tasks.
         format: torch (`torch.export`), onnx, or hf (transformers, texts only).
         folder: to write; it must not be there.
     """
-    task = _task(knowledge, name)
+    if format not in FORMATS:
+        raise ValueError(f"There is no format {format!r}: choose {', '.join(FORMATS)}.")
     if format == "hf" and knowledge.kind != "texts":
         raise ValueError(
             f"The format hf is for models of texts, and this one reads {knowledge.kind}: "
@@ -69,7 +72,8 @@ def export(knowledge: Knowledge, name: str | None, format: Format, folder: Path)
 def plain_task(knowledge: Knowledge, task: Task) -> nn.Module:
     """The model of one task, told, as a plain module."""
     encoder = knowledge.front.encoder
-    answer = _answer(knowledge, task)
+    answer = _answer(knowledge, task).eval()
+    _check_answer(knowledge, task, answer)
     module: nn.Module
     if isinstance(encoder, ImageEncoder):
         module = ImageTask(SIDE, answer)
@@ -80,7 +84,7 @@ def plain_task(knowledge: Knowledge, task: Task) -> nn.Module:
             module.mean[number], module.deviation[number] = mean, deviation
     else:
         sentences = knowledge.front.sentences
-        module = TextTask(sentences.encoder, sentences.layers, answer)
+        module = TextTask(sentences.network.encoder, sentences.layers, answer)
     return module.eval()
 
 
@@ -115,27 +119,58 @@ def _expert(folded: nn.Module, rows: tuple[int, ...]) -> nn.Module:
         if isinstance(module, nn.Linear):
             linears.append(module)
         elif isinstance(module, nn.BatchNorm1d):
-            linears[-1] = fuse_linear_bn_eval(linears[-1], module)
+            linears[-1] = _fused(linears[-1], module)
     made = perceptron([linears[0].in_features, *(linear.out_features for linear in linears)])
-    for new, old in zip((m for m in made if isinstance(m, nn.Linear)), linears, strict=True):
+    for new, old in zip(_linears(made), linears, strict=True):
         new.weight.copy_(old.weight)
         new.bias.copy_(old.bias)
     return made.eval()
 
 
+def _linears(network: nn.Module) -> list[nn.Linear]:
+    return [module for module in network.children() if isinstance(module, nn.Linear)]
+
+
+def _fused(linear: nn.Linear, norm: nn.BatchNorm1d) -> nn.Linear:
+    """A layer and the norm behind it, in evaluation, as one layer."""
+    mean, variance = norm.running_mean, norm.running_var
+    assert mean is not None and variance is not None
+    scale = torch.ones_like(mean) if norm.weight is None else norm.weight
+    shift = torch.zeros_like(mean) if norm.bias is None else norm.bias
+    fused = nn.Linear(linear.in_features, linear.out_features)
+    weight, bias = fuse_linear_bn_weights(
+        linear.weight, linear.bias, mean, variance, norm.eps, scale, shift
+    )
+    fused.weight.copy_(weight)
+    fused.bias.copy_(bias)
+    return fused
+
+
+def _check_answer(knowledge: Knowledge, task: Task, answer: Answer) -> None:
+    """Compare the plain module with the model on samples drawn at random."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.rand((16, *knowledge.front.shape), generator=generator)
+    belief = believed(knowledge, x, task)
+    columns = [belief.names.index(label) for label in task.labels]
+    said = answer(x, knowledge.front.recognised_by(x)).exp()
+    _check(belief.labels[:, columns], said)
+
+
 # Formats
 
 
+@torch.no_grad()
 def _write_torch(knowledge: Knowledge, task: Task, folder: Path) -> None:
     module = plain_task(knowledge, task)
     inputs, dynamic = _example(knowledge)
     program = torch.export.export(module, (), inputs, dynamic_shapes=dynamic)
     torch.export.save(program, folder / "model.pt2")
     read = torch.export.load(folder / "model.pt2").module()
-    _check(module, inputs, lambda: read(**inputs))
+    _check(module(**inputs).exp(), read(**inputs).exp())
     _keep_tokenizer(knowledge, folder)
 
 
+@torch.no_grad()
 def _write_onnx(knowledge: Knowledge, task: Task, folder: Path) -> None:
     try:
         import onnxruntime
@@ -146,22 +181,24 @@ def _write_onnx(knowledge: Knowledge, task: Task, folder: Path) -> None:
         ) from error
     module = plain_task(knowledge, task)
     inputs, dynamic = _example(knowledge)
-    torch.onnx.export(
-        module,
-        (),
-        folder / "model.onnx",
-        kwargs=inputs,
-        dynamic_shapes=dynamic,
-        output_names=["log_probabilities"],
-        external_data=False,
-        verbose=False,
-    )
+    with _quiet():
+        torch.onnx.export(
+            module,
+            (),
+            folder / "model.onnx",
+            kwargs=inputs,
+            dynamic_shapes=dynamic,
+            output_names=["log_probabilities"],
+            external_data=False,
+            verbose=False,
+        )
     session = onnxruntime.InferenceSession(folder / "model.onnx")
     arrays = {name: value.numpy() for name, value in inputs.items()}
-    _check(module, inputs, lambda: torch.from_numpy(session.run(None, arrays)[0]))
+    _check(module(**inputs).exp(), torch.from_numpy(session.run(None, arrays)[0]).exp())
     _keep_tokenizer(knowledge, folder)
 
 
+@torch.no_grad()
 def _write_hf(knowledge: Knowledge, task: Task, folder: Path) -> None:
     from transformers import AutoModelForSequenceClassification
 
@@ -169,13 +206,13 @@ def _write_hf(knowledge: Knowledge, task: Task, folder: Path) -> None:
 
     module = plain_task(knowledge, task)
     assert isinstance(module, TextTask)
-    answer = module.answer
+    answer, encoder = module.answer, knowledge.front.sentences.network.encoder
     sizes = [
-        [network[0].in_features, *(m.out_features for m in network if isinstance(m, nn.Linear))]
-        for network in answer.networks
+        [linears[0].in_features, *(linear.out_features for linear in linears)]
+        for linears in map(_linears, answer.networks)
     ]
     config = TaskConfig(
-        encoder=module.encoder.config.to_dict(),
+        encoder=encoder.config.to_dict(),
         layers=module.layers,
         inputs=answer.signs.shape[0],
         width=answer.signs.shape[1],
@@ -197,7 +234,7 @@ def _write_hf(knowledge: Knowledge, task: Task, folder: Path) -> None:
     _keep_tokenizer(knowledge, folder)
     read = AutoModelForSequenceClassification.from_pretrained(folder, trust_remote_code=True)
     inputs, _ = _example(knowledge)
-    _check(module, inputs, lambda: read.eval()(**inputs).logits)
+    _check(module(**inputs).exp(), read.eval()(**inputs).logits.exp())
 
 
 WRITERS: Mapping[str, Callable[[Knowledge, Task, Path], None]] = {
@@ -205,6 +242,20 @@ WRITERS: Mapping[str, Callable[[Knowledge, Task, Path], None]] = {
     "onnx": _write_onnx,
     "hf": _write_hf,
 }
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without torch's remarks on its own exporter."""
+    logger = logging.getLogger("torch.onnx")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(level)
 
 
 def _example(knowledge: Knowledge) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -217,14 +268,13 @@ def _example(knowledge: Knowledge) -> tuple[dict[str, Tensor], dict[str, Any]]:
         return {"images": torch.rand(shape, generator=generator)}, {"images": {0: rows}}
     if isinstance(encoder, FeatureEncoder):
         places = [len(words) + 2 for words in encoder.categories.values()]
-        numbers = torch.randn(PROBES, len(encoder.numbers), generator=generator)
-        scale = torch.tensor([list(scale) for scale in encoder.numbers.values()])
-        if len(places) < len(encoder.numbers) + len(places):
-            numbers = (numbers.double() * scale[:, 1] + scale[:, 0]).double()
-            numbers[0, 0] = torch.nan
+        scales = torch.tensor(list(encoder.numbers.values()), dtype=torch.float64).reshape(-1, 2)
+        drawn = torch.randn(PROBES, len(scales), generator=generator, dtype=torch.float64)
+        numbers = drawn * scales[:, 1] + scales[:, 0]
+        numbers[0] = torch.nan  # all missing
         columns = [torch.randint(0, n, (PROBES, 1), generator=generator) for n in places]
         categories = torch.cat(columns, 1) if columns else torch.zeros(PROBES, 0, dtype=torch.int64)
-        inputs = {"numbers": numbers.double(), "categories": categories}
+        inputs = {"numbers": numbers, "categories": categories}
         return inputs, {name: {0: rows} for name in inputs}
     texts = ["a first text", "another one, a little longer than the first", "short"]
     found = knowledge.front.sentences.tokenizer(texts, padding=True, return_tensors="pt")
@@ -233,10 +283,9 @@ def _example(knowledge: Knowledge) -> tuple[dict[str, Tensor], dict[str, Any]]:
     return inputs, {name: {0: rows, 1: longest} for name in inputs}
 
 
-def _check(module: nn.Module, inputs: dict[str, Tensor], read: Callable[[], Tensor]) -> None:
-    """Compare what was written with the model."""
-    with torch.no_grad():
-        difference = (module(**inputs).exp() - read().exp()).abs().max().item()
+def _check(expected: Tensor, found: Tensor) -> None:
+    """Refuse what differs from the model."""
+    difference = (expected - found).abs().max().item()
     if not difference < TOLERANCE:
         raise ValueError(
             f"What was written does not compute what the model does: probabilities differ by "
@@ -264,12 +313,13 @@ def _described(knowledge: Knowledge, task: Task, format: str) -> str:
     return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
 
 
-def _task(knowledge: Knowledge, name: str | None) -> Task:
-    names = ", ".join(printable(task.name) for task in knowledge.tasks)
+def known_task(knowledge: Knowledge, name: str | None) -> Task:
+    """The task of a name; without one, the only task there is."""
+    names = ", ".join(task.name for task in knowledge.tasks)
     if name is None and len(knowledge.tasks) == 1:
         return knowledge.tasks[0]
     if name is None:
-        raise ValueError(f"Which task? Give --task, one of {names}.")
+        raise ValueError(f"Which task? Choose one of {names}.")
     found = knowledge.task(name)
     if found is None:
         raise ValueError(f"There is no task {name!r}: choose one of {names}.")

@@ -11,7 +11,7 @@ from .task import Task
 __all__ = ["manual"]
 
 TEXTS = """from transformers import AutoTokenizer
-tokenizer = AutoTokenizer.from_pretrained(".")
+tokenizer = AutoTokenizer.from_pretrained("."{trust})
 read = tokenizer(["a text to sort"], padding=True, truncation=True, max_length=task["longest"],
                  return_tensors="{tensors}")
 inputs = {{name: read[name] for name in ("input_ids", "attention_mask")}}"""
@@ -52,7 +52,8 @@ def manual(knowledge: Knowledge, task: Task, format: str) -> str:
         }
         prepare = FEATURES.format(row=row)
     else:
-        prepare = TEXTS.format(tensors="np" if format == "onnx" else "pt")
+        trust = ", trust_remote_code=True" if format == "hf" else ""
+        prepare = TEXTS.format(tensors="np" if format == "onnx" else "pt", trust=trust)
     script = "\n".join(
         [
             "import json, numpy",

@@ -15,6 +15,7 @@ from ..runs.folder import checkpoints
 from ..runs.load import load_run
 from .asking import answers_for
 from .card import card
+from .export import Format, export, known_task
 from .knowledge import Knowledge
 from .lesson import Lesson, begun, samples_of, teach, whose
 from .network import copied
@@ -183,6 +184,24 @@ class LivingModel:
             versions = store.undo({"when": _now(), "what": "undo"})
             self._open(self._folder)
         return versions
+
+    def export(
+        self, task: str | None = None, format: Format = "torch", out: str | Path | None = None
+    ) -> Path:
+        """Write a task as files that run without gateon; returns their directory.
+
+        Args:
+            task: which one; the only one by default.
+            format: torch (a program of torch.export), onnx, or hf (transformers, texts only).
+            out: the directory to write; by default beside the model's, with task and format.
+        """
+        knowledge = self._learned()
+        if out is None and self._folder is None:
+            raise ValueError("This model has no directory yet: say where with out.")
+        found = known_task(knowledge, task)
+        plain = "".join(c if c.isalnum() or c in "-_" else "-" for c in found.name)
+        folder = Path(f"{self._folder}-{plain}-{format}") if out is None else Path(out)
+        return export(knowledge, found, format, folder.expanduser())
 
     def history(self) -> list[dict[str, Any]]:
         """What happened to the directory of the model, the oldest first."""

@@ -101,7 +101,7 @@ class TaskNetwork:
     @torch.no_grad()
     def logits(self, x: Tensor, context: int, rows: Sequence[int]) -> Tensor:
         """The outputs for the rows of a task, (samples, rows)."""
-        network = self._sub_network(context)
+        network = self.folded(context)
         parts = [network(some)[:, list(rows)] for some in x.split(AT_ONCE)]
         return torch.cat(parts) if parts else torch.zeros(0, len(rows))
 
@@ -130,7 +130,7 @@ class TaskNetwork:
         held = copied(self.learner.state_dict())
         return partial(self.learner.load_state_dict, held)
 
-    def _sub_network(self, context: int) -> nn.Module:
+    def folded(self, context: int) -> nn.Module:
         """The active sub-network of a context, plain and folded; made when it is first asked."""
         if context not in self._folded:
             self._folded[context] = compact(self.learner.model, context, fold=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from torch import Tensor
@@ -13,7 +14,7 @@ from .plain import Answer, TextTask, perceptron
 __all__ = ["TaskConfig", "TaskModel"]
 
 
-class TaskConfig(PretrainedConfig):
+class TaskConfig(PretrainedConfig):  # type: ignore[no-untyped-call]
     """The sizes of a task's model.
 
     Args:
@@ -33,8 +34,8 @@ class TaskConfig(PretrainedConfig):
         layers: int = 1,
         inputs: int = 1,
         width: int = 1,
-        rows: tuple[tuple[int, ...], ...] = ((0,),),
-        sizes: tuple[tuple[int, ...], ...] = ((1, 1),),
+        rows: Sequence[Sequence[int]] = ((0,),),
+        sizes: Sequence[Sequence[int]] = ((1, 1),),
         **kwargs: Any,
     ) -> None:
         self.encoder, self.layers, self.inputs, self.width = encoder or {}, layers, inputs, width
@@ -42,7 +43,7 @@ class TaskConfig(PretrainedConfig):
         super().__init__(**kwargs)
 
 
-class TaskModel(PreTrainedModel):  # type: ignore[misc, unused-ignore]
+class TaskModel(PreTrainedModel):  # type: ignore[no-untyped-call]
     """Texts to labels: `logits` are log-probabilities."""
 
     config_class = TaskConfig
@@ -50,17 +51,20 @@ class TaskModel(PreTrainedModel):  # type: ignore[misc, unused-ignore]
     def __init__(self, config: TaskConfig) -> None:
         super().__init__(config)
         settings = dict(config.encoder)
-        encoder = AutoModel.from_config(AutoConfig.for_model(settings.pop("model_type"), **settings))
+        encoder = AutoModel.from_config(
+            AutoConfig.for_model(settings.pop("model_type"), **settings)
+        )
+        if getattr(encoder, "pooler", None) is not None:
+            encoder.pooler = None  # which nothing reads
         networks = [perceptron(sizes) for sizes in config.sizes]
         answer = Answer(config.inputs, config.width, config.rows, networks)
+        self.pad = encoder.config.pad_token_id or 0
         self.task = TextTask(encoder, config.layers, answer)
-        self.post_init()
+        self.post_init()  # type: ignore[no-untyped-call]
 
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor | None = None, token_type_ids: Any = None
     ) -> SequenceClassifierOutput:
         """Log-probabilities of the labels of some texts."""
-        mask = input_ids.ne(self.task.encoder.config.pad_token_id or 0)
-        return SequenceClassifierOutput(
-            logits=self.task(input_ids, mask if attention_mask is None else attention_mask)
-        )
+        mask = input_ids.ne(self.pad) if attention_mask is None else attention_mask
+        return SequenceClassifierOutput(logits=self.task(input_ids, mask))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import torch
 import torch.nn.functional as F
@@ -22,7 +23,7 @@ def perceptron(sizes: Sequence[int]) -> nn.Sequential:
     )
     """
     layers: list[nn.Module] = []
-    for inputs, outputs in zip(sizes, sizes[1:], strict=False):
+    for inputs, outputs in pairwise(sizes):
         layers += [nn.Linear(inputs, outputs), nn.ReLU()]
     return nn.Sequential(*layers[:-1])
 
@@ -47,6 +48,7 @@ class Answer(nn.Module):
     signs: Tensor
     weights: Tensor
     scales: Tensor
+    label_of: Tensor
 
     def __init__(
         self,
@@ -57,11 +59,12 @@ class Answer(nn.Module):
     ) -> None:
         super().__init__()
         self.parts = [len(rows) for rows in labels]
-        of_row = torch.tensor([label for rows in labels for label in rows])
+        of_row = [label for rows in labels for label in rows]
+        places = [[float(label == number) for number in range(1 + max(of_row))] for label in of_row]
         self.register_buffer("signs", torch.zeros(inputs, width, dtype=torch.int8))
         self.register_buffer("weights", torch.zeros(width, len(of_row)))
         self.register_buffer("scales", torch.ones(3))  # a, b, c
-        self.register_buffer("label_of", F.one_hot(of_row).float(), persistent=False)
+        self.register_buffer("label_of", torch.tensor(places))
         self.networks = nn.ModuleList(networks)
 
     def forward(self, x: Tensor, known_by: Tensor) -> Tensor:
@@ -71,12 +74,15 @@ class Answer(nn.Module):
             x: what the networks see.
             known_by: what the ridge knows a sample by (samples, inputs).
         """
-        h = torch.relu(F.normalize(known_by, dim=1) @ self.signs.to(known_by.dtype))
+        length = self.signs.shape[0] ** 0.5
+        h = torch.relu(known_by / length @ self.signs.to(known_by.dtype))
         scores = h @ self.weights
         a, b, c = self.scales.unbind()
         rows = []
         shares = (a * scores).softmax(1).split(self.parts, 1)
-        for network, share, own in zip(self.networks, shares, scores.split(self.parts, 1), strict=True):
+        for network, share, own in zip(
+            self.networks, shares, scores.split(self.parts, 1), strict=True
+        ):
             opinion = ((b * own).log_softmax(1) + (c * network(x)).log_softmax(1)) / 2
             rows.append(share.sum(1, keepdim=True) * opinion.softmax(1))
         return (torch.cat(rows, 1) @ self.label_of).clamp_min(1e-30).log()
@@ -105,8 +111,9 @@ class TextTask(nn.Module):
             F.normalize((states * mask).sum(1) / mask.sum(1).clamp_min(1), dim=1)
             for states in read.hidden_states[-self.layers :]
         ]
-        x = F.normalize(torch.cat(means, 1), dim=1)
-        found: Tensor = self.answer(x * x.shape[1] ** 0.5, x)
+        x = torch.cat(means, 1)
+        x = F.normalize(x, dim=1) * x.shape[1] ** 0.5
+        found: Tensor = self.answer(x, x)
         return found
 
 
@@ -164,7 +171,9 @@ class FeatureTask(nn.Module):
         columns = [torch.stack([clipped.float(), missing.float()], 2).flatten(1)]
         for column, places in enumerate(self.places):
             columns.append(
-                (categories[:, column, None] == torch.arange(places, device=categories.device)).float()
+                (
+                    categories[:, column, None] == torch.arange(places, device=categories.device)
+                ).float()
             )
         x = torch.cat(columns, 1)
         found: Tensor = self.answer(x, x)
