@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from ..life.model import load
+from ..life.model import opened
 from ..storage.files import printable
 from .parse import Directory
 
@@ -29,4 +29,4 @@ def command(
             only).
         out: the directory to write; DIRECTORY-TASK-FORMAT by default.
     """
-    print(printable(load(directory).export(task, format, out)))
+    print(printable(opened(directory).export(task, format, out)))

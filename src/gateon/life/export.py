@@ -206,7 +206,8 @@ def _write_hf(knowledge: Knowledge, task: Task, folder: Path) -> None:
 
     module = plain_task(knowledge, task)
     assert isinstance(module, TextTask)
-    answer, encoder = module.answer, knowledge.front.sentences.network.encoder
+    answer = module.answer
+    encoder: Any = knowledge.front.sentences.network.encoder
     sizes = [
         [linears[0].in_features, *(linear.out_features for linear in linears)]
         for linears in map(_linears, answer.networks)

@@ -50,10 +50,8 @@ class TaskModel(PreTrainedModel):  # type: ignore[no-untyped-call]
 
     def __init__(self, config: TaskConfig) -> None:
         super().__init__(config)
-        settings = dict(config.encoder)
-        encoder = AutoModel.from_config(
-            AutoConfig.for_model(settings.pop("model_type"), **settings)
-        )
+        factory: Any = AutoModel
+        encoder = factory.from_config(AutoConfig.for_model(**config.encoder))
         if getattr(encoder, "pooler", None) is not None:
             encoder.pooler = None  # which nothing reads
         networks = [perceptron(sizes) for sizes in config.sizes]
