@@ -242,7 +242,7 @@ def _search(path: Path) -> str:
     name, made = path.parent.name, f"Made by `{record['command']}` ([record](record.json))."
     command = f"python benchmarks/search.py {name}"
     if record["command"] != command:
-        made += f" That program is gone: `{command}` runs the same trials."
+        made += f" Now `{command}` runs such trials."
     return f"# Trials: {name}\n\n{made}\n\n{markdown(lines)}\n"
 
 
