@@ -17,7 +17,6 @@ from ..anatomy.sites import Site
 from ..gating.gate import Gate, Measure
 from ..gating.gates import Gates
 from ..gating.units import at_least_float32
-from ..parallel.processes import summed
 from . import relevance
 
 __all__ = ["Observer", "Relevance", "Tapped", "Through", "observer"]
@@ -93,7 +92,7 @@ class Tapped:
         if self.tap.grad is None:
             return None
         mu, self.tap.grad = self.tap.grad, None
-        return summed(mu * (self.outgoing() + self.rest) if self.readers else mu)
+        return mu * (self.outgoing() + self.rest) if self.readers else mu
 
     def outgoing(self) -> Tensor:
         """The squared norm of the weights with which the readers read each unit."""
@@ -141,7 +140,7 @@ class Through:
     def take(self) -> Tensor | None:
         """Return the sum of mu over the samples since the last call; None if there were none."""
         mu, self.tap.grad = self.tap.grad, None
-        return None if mu is None else summed(mu)
+        return mu
 
     def remove(self) -> None:
         """Stop observing."""

@@ -12,6 +12,7 @@ from torch.optim import Optimizer
 from ..anatomy.sites import Site
 from ..gating.gates import Gates
 from ..gating.growth import grow_memory, pad_gradient
+from ..parallel.batch import sum_in_place
 from . import rule as availability
 from .books import Books
 from .ledgers import ParameterLedger, UnitLedger
@@ -273,6 +274,9 @@ class Obstruction:
 
     def _measure(self) -> None:
         """Measure all relevances, check that they are finite, and only then move A."""
+        # Of the whole batch, where several processes train together, in one message.
+        observers = [ledger.observer for ledger in self._books.units if ledger.observer]
+        sum_in_place([one.tap.grad for one in observers if one.tap.grad is not None])
         sums = {}
         for ledger in self.ledgers():
             ledger.to(next(iter(self._books.owners)).device)

@@ -22,9 +22,9 @@ from torch import distributed as dist
 
 from ..anatomy.norm import ContextNorm
 from .lost import hearing
-from .processes import Processes
+from .processes import Processes, current
 
-__all__ = ["average_gradients", "check_shareable", "joint_outputs"]
+__all__ = ["average_gradients", "check_shareable", "joint_outputs", "sum_in_place"]
 
 BUCKET = 1 << 22  # numbers in one message
 
@@ -61,24 +61,32 @@ def joint_outputs(
 
 
 def average_gradients(processes: Processes, parameters: list[nn.Parameter]) -> None:
-    """Replace every gradient by its mean over processes, in messages of a few megabytes."""
+    """Replace every gradient by its mean over processes."""
     if processes.count == 1:
         return
     for p in parameters:
         if p.grad is not None and p.grad.is_sparse:
             p.grad = p.grad.to_dense()
     gradients = [p.grad for p in parameters if p.grad is not None]
+    sum_in_place(gradients)
+    if gradients:
+        torch._foreach_div_(gradients, processes.count)
+
+
+def sum_in_place(tensors: list[Tensor]) -> None:
+    """Replace every tensor by its sum over processes, in messages of a few megabytes."""
+    if current().count == 1:
+        return
     sent = []
     with hearing():
-        for some in _buckets(gradients):
-            joined = torch.cat([g.reshape(-1) for g in some])
+        for some in _buckets(tensors):
+            joined = torch.cat([tensor.reshape(-1) for tensor in some])
             sent.append((some, joined, dist.all_reduce(joined, async_op=True)))
         for some, joined, message in sent:
             message.wait()
-            pieces = joined.div_(processes.count).split([g.numel() for g in some])
-            torch._foreach_copy_(
-                some, [piece.view_as(g) for piece, g in zip(pieces, some, strict=True)]
-            )
+            pieces = joined.split([tensor.numel() for tensor in some])
+            shaped = [piece.view_as(tensor) for piece, tensor in zip(pieces, some, strict=True)]
+            torch._foreach_copy_(some, shaped)
 
 
 def check_shareable(network: nn.Module) -> None:

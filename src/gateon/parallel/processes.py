@@ -15,7 +15,7 @@ from torch import distributed as dist
 
 from .lost import RefusedError, hearing
 
-__all__ = ["ALONE", "Processes", "current", "summed", "together"]
+__all__ = ["ALONE", "Processes", "current", "together"]
 
 PATIENCE = timedelta(minutes=10)  # how long a process waits for the others
 Found = TypeVar("Found")
@@ -165,17 +165,3 @@ def _asked(environment: Mapping[str, str]) -> Processes:
             "torchrun, which sets it, or say where the first of them listens."
         )
     return Processes(int(rank), int(size))
-
-
-def summed(tensor: Tensor) -> Tensor:
-    """The sum over the processes that train together, as a new tensor; itself where there is one.
-
-    >>> summed(torch.ones(2))
-    tensor([1., 1.])
-    """
-    if current().count == 1:
-        return tensor
-    total = tensor.clone()
-    with hearing():
-        dist.all_reduce(total)
-    return total
