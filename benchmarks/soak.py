@@ -26,15 +26,18 @@ import numpy as np
 import measure
 from gateon.runs.run import Quiet, run
 from gateon.runs.specification import Specification
+from gateon.storage import checkpoint
 
-EVERY = 20  # tasks between two looks at the memory
+EVERY = 20  # tasks between two looks at the memory and two checkpoints
 
 
 class Watch(Quiet):
-    """Steps, and first steps with their switch, beside those of a network with one context; megabytes of the process."""
+    """Steps, and first steps with their switch, beside those of a network with one context; megabytes of the process and of checkpoints."""
 
-    def __init__(self, one_context: Callable[[], object]) -> None:
-        self.one_context = one_context
+    def __init__(self, one_context: Callable[[], object], save: Callable[[], int]) -> None:
+        self.one_context, self.save = one_context, save
+        self.checkpoints: list[float] = []  # megabytes
+        self.saving: list[float] = []  # milliseconds of the processor
         self.steps: list[float] = []
         self.switches: list[float] = []
         self.milliseconds: list[float] = []
@@ -64,6 +67,9 @@ class Watch(Quiet):
         if task % EVERY == 0:
             gc.collect()
             self.memory.append(resident())
+            start = time.process_time()
+            self.checkpoints.append(self.save() / 1e6)
+            self.saving.append(1e3 * (time.process_time() - start))
         self.last = time.process_time()
 
 
@@ -90,6 +96,7 @@ def main() -> int:
     asked = Specification.from_options(
         {
             "stream.name": "permuted-mnist",
+            "stream.tasks": options.tasks,
             "method.name": options.method,
             "network.hidden": hidden,
             "training.steps": options.steps,
@@ -101,8 +108,15 @@ def main() -> int:
     stream = asked.make_stream()
     learner, other = asked.make_learner(stream), asked.make_learner(stream)
     x, y = stream[0].train.x[:50], stream[0].train.y[:50]
-    watch = Watch(lambda: other.observe(x, y, 0))
     with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "aside" / "checkpoint.safetensors"
+        path.parent.mkdir()
+
+        def save() -> int:
+            checkpoint.save(learner.state_dict(), path)
+            return path.stat().st_size
+
+        watch = Watch(lambda: other.observe(x, y, 0), save)
         run(
             stream,
             learner,
@@ -113,6 +127,7 @@ def main() -> int:
             progress=watch,
             specification=asked.to_dict(),
         )
+        record = (Path(folder) / "record.json").stat().st_size
     state = learner.model.state_dict()
     rows = {
         name: tensor
@@ -131,6 +146,11 @@ def main() -> int:
         "of which rows of contexts": round(
             sum(t[0].numel() * t.element_size() for t in rows.values()) / 1e4, 3
         ),
+        "megabytes of a checkpoint": round(watch.checkpoints[-1], 2),
+        "growth of that in 100 contexts": round(slope(watch.checkpoints, EVERY), 3),
+        "milliseconds to write one": round(watch.saving[-1], 1),
+        "growth of those in 100 contexts": round(slope(watch.saving, EVERY), 2),
+        "kilobytes of the record for a task": round(record / 1e3 / options.tasks, 3),
         "megabytes copied to add all contexts": round(
             sum(t.numel() * t.element_size() for t in rows.values()) * options.tasks / 2e6, 1
         ),
