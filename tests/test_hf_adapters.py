@@ -184,6 +184,17 @@ class LoraLinear(torch.nn.Linear):
         return super().forward(x) + x @ self.lora_A.T @ self.lora_B.T
 
 
+def test_what_adapters_hold_fast_takes_no_memory():
+    network = torch.nn.Sequential(
+        torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 8), torch.nn.Linear(8, 2)
+    )
+    model = peft.get_peft_model(network, peft.LoraConfig(r=2, target_modules=["0"]))
+    gates = gateon.attach(model, example=torch.ones(3, 4))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    handle = gateon.obstruct(optimizer, gates, per="parameter")
+    assert handle.availability.keys() == {n for n in trained(model) if "context_gate" not in n}
+
+
 def test_adapters_inside_a_layer_are_not_fixed_with_it():
     model = bert()
     for block in model.bert.encoder.layer:

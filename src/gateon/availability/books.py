@@ -7,6 +7,7 @@ from functools import reduce
 import torch
 from torch import Tensor, nn
 
+from ..anatomy.adapters import has_adapters
 from ..anatomy.kinds import own_parameters, spread
 from ..anatomy.sites import Site, matching
 from ..gating.gates import Gates
@@ -29,6 +30,7 @@ class Books:
 
     def __init__(self, gates: Gates, rules: Rules) -> None:
         self.gates, self.rules = gates, rules
+        self.held = has_adapters(gates.model)  # whether what takes no gradient never will
         self.units: list[UnitLedger] = []
         self.layers: list[ParameterLedger] = []
         self.owners: dict[nn.Parameter, list[UnitLedger | ParameterLedger]] = {}
@@ -81,6 +83,8 @@ class Books:
                 continue
             if by_unit and units.add(parameter, module, name):
                 self.owners.setdefault(parameter, []).append(units)
+            elif self.held and not parameter.requires_grad:
+                continue  # an availability for each number would be as large as the model
             elif not any(parameter in other.names for other in self.layers):
                 if layer is None or self.rules.bias_apart:
                     layer = self._new_layer_ledger(site)

@@ -193,6 +193,7 @@ class ParameterLedger:
                 continue
             for A, theta, gradient in blocks(self.running[p], p, _dense(p)):
                 self.rule(A, self.mu_of(gradient, theta), per_mean)
+        self._mu.clear()
         return True
 
     def stepped(self) -> None:
