@@ -35,4 +35,4 @@ def test_every_example_of_the_page_runs_as_shown(tmp_path, monkeypatch, capsys):
             runner.run(test, out=failed.append, clear_globs=False)
             assert not runner.failures, "".join(failed)
             names = test.globs
-    assert {"learn", "predict", "show", "undo"} == set(commands)
+    assert {"learn", "predict", "show", "undo", "export"} == set(commands)
