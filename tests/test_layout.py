@@ -30,6 +30,7 @@ ROOMS = {
     "runs": {*MECHANISM, "storage", "methods", "detection", "learners", "networks", "streams"},
     "report": {"runs", "storage"},
     "workers": {"runs", "storage"},
+    "search": {"methods", "runs", "storage", "workers"},
     "reproduce": {*MECHANISM, "storage", "methods", "learners", "streams", "runs", "report"},
     "integrations": {*MECHANISM, "storage", "networks", "methods", "learners", "streams", "runs"},
     "life": {
@@ -47,6 +48,7 @@ ROOMS = {
         "report",
         "reproduce",
         "workers",
+        "search",
     },
 }
 DOORS = {"__init__", "__main__", "hf", "models"}  # short names for what is inside

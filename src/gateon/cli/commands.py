@@ -15,6 +15,7 @@ COMMANDS = {
     "inspect": "Show what is in the directory of a run, and check that it is intact.",
     "compare": "Run several methods with several seeds, and compare them.",
     "report": "Write one page that shows runs, a comparison or a reproduced table.",
+    "search": "Search for the best settings of a method, on validation data.",
     "reproduce": "Reproduce a table or figure of the paper, next to the paper's numbers.",
     "data": "List the data sets, download one, show where they are kept, or check your own.",
     "list": "List the streams, methods or presets, or the tables and figures of the paper.",

@@ -22,7 +22,7 @@ __all__ = ["ManyLines", "ManyLive", "many_for"]
 SHOWN = 20  # runs at once
 ENDS = {
     "done": "finished",
-    "dropped": "dropped",
+    "dropped": "ended early",
     "stopped": "saved",
     "busy": "waits for its directory",
     "failed": "failed",
