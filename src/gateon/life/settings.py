@@ -73,7 +73,7 @@ class Settings:
 DEFAULTS: dict[Kind, Settings] = {
     "texts": Settings(hidden=(2000,), density=0.125, features=4000, dropout=0.5),
     "images": Settings(channels=(32, 64), hidden=(500,), epochs=20),
-    "features": Settings(hidden=(1000, 1000)),
+    "features": Settings(hidden=(2000, 2000), density=0.125),
 }
 
 
