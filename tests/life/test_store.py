@@ -143,7 +143,7 @@ def test_a_model_of_a_later_gateon_is_refused(tmp_path):
     [
         ("current", b"\xff", "current is damaged"),
         ("current", b"7", "000007.safetensors is missing"),
-        ("versions/000001.safetensors", b"nothing", "damaged or not a gateon checkpoint"),
+        ("versions/000001.safetensors", b"nothing", "000001.safetensors is damaged"),
         ("history.jsonl", b"{", "cannot be read"),
     ],
 )
@@ -170,3 +170,22 @@ def test_what_a_killed_process_left_out_is_written_by_the_next(tmp_path):
 def test_no_model_is_told_in_a_sentence(tmp_path):
     with pytest.raises(ValueError, match="holds no living model: begin one with gateon learn"):
         store_in(tmp_path / "nothing").load()
+
+
+def test_a_damaged_version_in_force_says_how_to_go_back(tmp_path):
+    store = store_in(tmp_path)
+    learned(store, 1)
+    (tmp_path / "versions" / "000001.safetensors").write_bytes(b"damaged")
+    with pytest.raises(ValueError, match=r"000001.safetensors is damaged: put back a copy of it\."):
+        store.load()
+    (tmp_path / "current").write_text("2")
+    checkpoint.save(
+        {"about": {"name": "model 2", "parent": 1}, "network": {"weight": torch.full((4,), 2)}},
+        tmp_path / "versions" / "000002.safetensors",
+    )
+    assert learned(store, 3) == 3 and held(store) == 3  # the damaged one is in nobody's way
+    (tmp_path / "versions" / "000003.safetensors").write_bytes(b"damaged")
+    with pytest.raises(ValueError, match=r"or write 2 into .*current"):
+        store.about()
+    (tmp_path / "current").write_text("2")
+    assert held(store) == 2

@@ -168,12 +168,18 @@ class Store:
                 break
             except FileNotFoundError:
                 if attempt == 2:
-                    raise ValueError(
-                        f"{path} is missing: put it back, or go back with gateon undo."
-                    ) from None
+                    raise ValueError(self._lost(path, "missing")) from None
+            except checkpoint.DamagedError as reason:
+                raise ValueError(self._lost(path, "damaged")) from reason
         if state.get("about", {}).get("format", 0) > FORMAT:
             raise ValueError(f"{self.folder} was made by a newer gateon: update gateon to use it.")
         return state
+
+    def _lost(self, path: Path, how: str) -> str:
+        """What to do about a version in force that cannot be read."""
+        others = [number for number in self._numbers() if self._path(number) != path]
+        way = f", or write {others[-1]} into {self.folder / 'current'}" if others else ""
+        return f"{path} is {how}: put back a copy of it{way}."
 
     def _complete(self) -> None:
         """Write what follows from the version in force, as a killed process may have left it out."""
@@ -197,7 +203,10 @@ class Store:
         kept, version = set[int](), self.current()
         while len(kept) < KEPT and self._path(version).exists():
             kept.add(version)
-            parent = checkpoint.load(self._path(version), only=["about"])["about"]["parent"]
+            try:
+                parent = checkpoint.load(self._path(version), only=["about"])["about"]["parent"]
+            except checkpoint.DamagedError:
+                break  # nobody can go back beyond it
             if parent is None:
                 break
             version = parent
