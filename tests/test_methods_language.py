@@ -143,7 +143,7 @@ def test_an_encoder_without_residual_sums_is_refused_with_its_candidates():
     ]
     with pytest.raises(ValueError, match="No layer matches"):
         HatAdapters(width=4, places=("attention*",)).prepare(Chain())
-    with pytest.raises(ValueError, match="width is a whole number"):
+    with pytest.raises(ValueError, match="width must be a whole number"):
         HatAdapters(width=0).prepare(Chain())
 
 

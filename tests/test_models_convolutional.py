@@ -440,7 +440,7 @@ def test_it_closes_gates_which_stay_closed():
 
 def test_a_negative_penalty_is_refused_and_none_is_asked_for_by_default():
     model = small_cnn()
-    with pytest.raises(ValueError, match="gate_penalty is at least 0"):
+    with pytest.raises(ValueError, match="gate_penalty must be at least 0"):
         gateon.GateON(gate_penalty=-1.0).prepare(model)
     assert gateon.gates_of(model) is None
     method = gateon.GateON()

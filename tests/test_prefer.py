@@ -62,5 +62,5 @@ def test_the_same_seed_opens_the_same_gates():
 
 
 def test_a_negative_preference_is_refused():
-    with pytest.raises(ValueError, match="prefer is at least 0"):
+    with pytest.raises(ValueError, match="prefer must be at least 0"):
         learner("unit", -1.0)

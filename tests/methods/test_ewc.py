@@ -187,7 +187,7 @@ def test_it_forgets_less_than_finetuning():
         ({"strength": -1.0}, "strength must be a finite number of at least 0"),
         ({"strength": float("nan")}, "strength"),
         ({"decay": -0.1}, "decay"),
-        ({"labels": "true"}, "labels is one of exact"),
+        ({"labels": "true"}, "labels must be one of exact"),
         ({"samples": 0}, "at least 1"),
     ],
 )

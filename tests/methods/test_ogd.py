@@ -132,7 +132,7 @@ def test_only_plain_sgd_follows_the_projected_gradient(optimizer):
 
 @pytest.mark.parametrize("memory", [0, -3, None, 1.5])
 def test_a_memory_that_cannot_be_is_refused(memory):
-    with pytest.raises(ValueError, match="whole number of samples of at least 1"):
+    with pytest.raises(ValueError, match="memory must be a whole number of at least 1"):
         OGD(memory=memory)
 
 

@@ -162,6 +162,6 @@ def test_sub_networks_are_trained_and_that_is_exact(method, network):
 def test_a_rate_that_leaves_nothing_is_refused(off):
     model = mlp(4, (8,), 2)
     keys = list(model.state_dict())
-    with pytest.raises(ValueError, match="off is a share"):
+    with pytest.raises(ValueError, match="off must be at least 0 and below 1"):
         learner_of(lambda: model, XdG(off=off), partial(ADAM.func, lr=1e-3))
     assert list(model.state_dict()) == keys

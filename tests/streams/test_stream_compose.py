@@ -115,7 +115,7 @@ def test_a_blurred_stream_is_made_again_from_its_settings():
 
 @pytest.mark.parametrize("width", [0, -0.1, 1.1, float("nan")])
 def test_bad_widths_are_refused(width):
-    with pytest.raises(ValueError, match="width must lie above 0 and at most at 1"):
+    with pytest.raises(ValueError, match="width must be above 0 and at most 1"):
         streams.blurred(numbered([5, 5]), width)
 
 

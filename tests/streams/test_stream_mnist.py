@@ -213,10 +213,10 @@ def test_tasks_can_be_counted_from_the_end_and_not_past_it(digits):
 @pytest.mark.parametrize(
     ("name", "options", "sentence"),
     [
-        ("permuted-mnist", {"tasks": 0}, "tasks must be a whole number of at least 1, not 0"),
-        ("permuted-mnist", {"tasks": 2.5}, "tasks must be a whole number of at least 1, not 2.5"),
+        ("permuted-mnist", {"tasks": 0}, "tasks must be a whole number of at least 1, got 0"),
+        ("permuted-mnist", {"tasks": 2.5}, "tasks must be a whole number of at least 1, got 2.5"),
         ("permuted-mnist", {"tasks": True}, "tasks must be"),
-        ("permuted-mnist", {"seed": -1}, "seed must be a whole number of at least 0, not -1"),
+        ("permuted-mnist", {"seed": -1}, "seed must be a whole number of at least 0, got -1"),
         ("permuted-mnist", {"validation": -1}, "validation must be"),
         ("permuted-mnist", {"validation": 4000}, "validation=4000 leaves nothing to train on"),
         ("rotated-mnist", {"step": 360}, "step must be a number of degrees"),

@@ -341,7 +341,7 @@ def test_asc_joins_term_and_sentence(data, monkeypatch, model):
         TOKENIZER.decode(stream[0].train.x[0][:9])
         == "[CLS] battery [SEP] the battery is good [SEP] [PAD]"
     )
-    with pytest.raises(ValueError, match="published ones, 0 to 1, not 2"):
+    with pytest.raises(ValueError, match="published ones, 0 to 1, got 2"):
         streams.asc(model=model, order=2)
     changed = data / "asc" / "asc19.jsonl"
     write(changed, rows[1:])

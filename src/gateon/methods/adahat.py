@@ -44,7 +44,7 @@ class AdaHAT(HAT):
         """Put masks behind the hidden layers."""
         if self.alpha <= 0 or self.epsilon <= 0:
             raise ValueError(
-                f"alpha and epsilon are positive numbers, not {self.alpha} and {self.epsilon}."
+                f"alpha and epsilon must be positive, got {self.alpha} and {self.epsilon}."
             )
         return super().prepare(model)
 

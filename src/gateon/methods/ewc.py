@@ -86,7 +86,7 @@ class EWC(Method):
         Memory(self.samples)
         if self.labels not in get_args(Labels):
             raise ValueError(
-                f"labels is one of {', '.join(get_args(Labels))}, not {self.labels!r}."
+                f"labels must be one of {', '.join(get_args(Labels))}, got {self.labels!r}."
             )
 
     def prepare(self, model: nn.Module) -> Adopt:

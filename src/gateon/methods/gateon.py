@@ -123,14 +123,16 @@ class GateON(Method):
     def prepare(self, model: nn.Module) -> Adopt:
         """Attach the gates; obstruct every optimizer that is built from now on."""
         if not 0 <= self.gate_penalty < math.inf:
-            raise ValueError(f"gate_penalty is at least 0 and finite, not {self.gate_penalty}.")
+            raise ValueError(
+                f"gate_penalty must be at least 0 and finite, got {self.gate_penalty}."
+            )
         if self.gate_penalty and self.start == "open":
             raise ValueError(
                 "gate_penalty closes gates, and gates of start='open' never close: "
                 "leave one of them out."
             )
         if not 0 <= self.prefer < math.inf:
-            raise ValueError(f"prefer is at least 0 and finite, not {self.prefer}.")
+            raise ValueError(f"prefer must be at least 0 and finite, got {self.prefer}.")
         frozen = (self.frozen,) if isinstance(self.frozen, str) else self.frozen
         rules = Rules(
             self.per,

@@ -59,7 +59,7 @@ class OGD(Method):
     def __post_init__(self) -> None:
         """Validate the settings."""
         if self.memory is None:
-            raise ValueError("memory is a whole number of samples of at least 1, not None.")
+            raise ValueError("memory must be a whole number of at least 1, got None.")
         Memory(self.memory)
         check_seed(self.seed)
 

@@ -51,7 +51,7 @@ class XdG(Method):
     def prepare(self, model: nn.Module) -> None:
         """Attach gates that are open or shut for good; the learner adds those of a new task."""
         if not 0 <= self.off < 1:
-            raise ValueError(f"off is a share of the units in [0, 1), not {self.off}.")
+            raise ValueError(f"off must be at least 0 and below 1, got {self.off}.")
         self.gates = attach(
             model, density=1 - self.off, start=OPEN, example=self.example, seed=self.seed
         )

@@ -159,12 +159,12 @@ def whole(name: str, value: int, least: int) -> int:
     >>> whole("tasks", 0, least=1)
     Traceback (most recent call last):
     ...
-    ValueError: tasks must be a whole number of at least 1, not 0.
+    ValueError: tasks must be a whole number of at least 1, got 0.
     """
     try:
         number = index(value)
     except TypeError:
         number = least - 1
     if isinstance(value, bool) or number < least:
-        raise ValueError(f"{name} must be a whole number of at least {least}, not {value!r}.")
+        raise ValueError(f"{name} must be a whole number of at least {least}, got {value!r}.")
     return number

@@ -41,7 +41,7 @@ def recurring(
     turns = [whole("A task's number in the order", turn, least=0) for turn in turns]
     if not turns or max(turns) >= len(stream):
         raise ValueError(
-            f"The order must name tasks 0 to {len(stream) - 1}, at least one, not {turns}."
+            f"The order must name tasks 0 to {len(stream) - 1}, at least one, got {turns}."
         )
     named = stream.labels or (lambda k: ())
     return Stream(
@@ -82,7 +82,7 @@ def blurred(stream: Stream, width: float = 0.2, seed: int = 0) -> Stream:
     """
     _refuse_blurred(stream)
     if not 0 < width <= 1:
-        raise ValueError(f"width must lie above 0 and at most at 1, not {width}.")
+        raise ValueError(f"width must be above 0 and at most 1, got {width}.")
     seed = whole("seed", seed, least=0)
 
     def order(count: int, k: int) -> NDArray[np.int64]:

@@ -86,7 +86,7 @@ def rotated_mnist(
     ['rotation 0.0', 'rotation 22.5', 'rotation 45.0']
     """
     if step is not None and not (isfinite(step) and step % 360):
-        raise ValueError(f"step must be a number of degrees that turns the images, not {step}.")
+        raise ValueError(f"step must be a number of degrees that turns the images, got {step}.")
     if angles is not None and (step is not None or not all(isfinite(angle) for angle in angles)):
         raise ValueError(
             "angles are numbers of degrees, one for each task, and leave no room for a step."

@@ -118,7 +118,7 @@ def _check(x: NDArray[Any], y: NDArray[Any], at: str) -> None:
         )
     if x.ndim not in (2, 3, 4) or x.dtype.kind not in "biuf":
         kinds = "numbers of shape (N, F), (N, H, W) or (N, C, H, W)"
-        raise ValueError(f"The inputs in {at} must be {kinds}, not {x.dtype} of shape {x.shape}.")
+        raise ValueError(f"The inputs in {at} must be {kinds}, got {x.dtype} of shape {x.shape}.")
     if not x.size:
         raise ValueError(
             f"The inputs in {at} have no numbers, their shape is {x.shape}: "

@@ -54,7 +54,7 @@ def asc(
     >>> asc(order=-1)
     Traceback (most recent call last):
     ...
-    ValueError: order must be a whole number of at least 0, not -1.
+    ValueError: order must be a whole number of at least 0, got -1.
     """
     return _stream("asc", read_asc, {}, tasks, order, model, length, limit, seed)
 
@@ -82,7 +82,7 @@ def dsc(
     >>> dsc(length=3)
     Traceback (most recent call last):
     ...
-    ValueError: length must be a whole number of at least 8, not 3.
+    ValueError: length must be a whole number of at least 8, got 3.
     """
     return _stream("dsc", read_dsc, {}, tasks, order, model, length, limit, seed)
 
@@ -121,11 +121,11 @@ def news20(
     >>> news20(keep_headers="no")
     Traceback (most recent call last):
     ...
-    ValueError: keep_headers is true or false, not 'no'.
+    ValueError: keep_headers must be true or false, got 'no'.
     """
     for name, value in (("keep_headers", keep_headers), ("by_date", by_date)):
         if not isinstance(value, bool):
-            raise ValueError(f"{name} is true or false, not {value!r}.")
+            raise ValueError(f"{name} must be true or false, got {value!r}.")
     chosen = {"keep_headers": keep_headers, "by_date": by_date}
     return _stream(
         "news20",
@@ -168,7 +168,7 @@ def text_lines(
     >>> text_lines("reviews.txt", limit=0)
     Traceback (most recent call last):
     ...
-    ValueError: limit must be a whole number of at least 1, not 0.
+    ValueError: limit must be a whole number of at least 1, got 0.
     """
     path, largest = Path(path).expanduser(), largest_of(data_limit)
     return _stream(
@@ -233,7 +233,7 @@ def _stream(
     longest = pretrained.longest(tokenizer, pretrained.config(model))
     if longest is not None and length > longest:
         raise ValueError(
-            f"length must be at most {longest}, which is what {model or 'minilm'} can read, not {length}."
+            f"length must be at most {longest}, which is what {model or 'minilm'} can read, got {length}."
         )
     texts = [(example.text, example.second) for examples in drawn.values() for example in examples]
     held = tokens(texts, tokenizer, length, where() / "tokens", name.split(":")[0])
@@ -282,12 +282,12 @@ def _chosen(corpus: Corpus, tasks: int | None, order: int | None) -> list[str]:
     if order is not None:
         if order >= len(corpus.orders):
             raise ValueError(
-                f"order must be one of the published ones, 0 to {len(corpus.orders) - 1}, not {order}."
+                f"order must be one of the published ones, 0 to {len(corpus.orders) - 1}, got {order}."
             )
         names = corpus.orders[order]
     if tasks is not None and whole("tasks", tasks, least=1) > len(names):
         raise ValueError(
-            f"tasks must be at most {len(names)}, which is how many there are, not {tasks}."
+            f"tasks must be at most {len(names)}, which is how many there are, got {tasks}."
         )
     return names[:tasks]
 
@@ -305,7 +305,7 @@ def _limited(examples: list[Example], limit: int, seed: int, task: str) -> list[
         return examples
     if limit < len(classes):
         raise ValueError(
-            f"limit must be at least {len(classes)}, the number of classes of task {task!r}, not {limit}."
+            f"limit must be at least {len(classes)}, the number of classes of task {task!r}, got {limit}."
         )
     order = permutation(len(examples), seed, "limit", task)
     ranked: list[NDArray[np.int64]] = [order[labels[order] == label] for label in classes]

@@ -118,7 +118,7 @@ class HatAdapters(HAT):
     def prepare(self, model: nn.Module) -> Adopt:
         """Freeze the encoder, put adapters in, and masks behind their layers."""
         if self.width < 1:
-            raise ValueError(f"width is a whole number of at least 1, not {self.width}.")
+            raise ValueError(f"width must be a whole number of at least 1, got {self.width}.")
         if self.strength < 0 or self.s_max <= 1 or min(self.steps, self.largest, self.clip) <= 0:
             raise ValueError(
                 f"{self.name} needs strength of at least 0, s_max above 1, and steps, largest and "

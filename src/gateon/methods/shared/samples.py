@@ -106,11 +106,11 @@ class Memory:
         if self.size is not None and (
             isinstance(self.size, bool) or not isinstance(self.size, int) or self.size < 1
         ):
-            raise ValueError(
-                f"A memory holds a whole number of samples of at least 1, not {self.size!r}."
-            )
+            raise ValueError(f"memory must be a whole number of at least 1, got {self.size!r}.")
         if self.balance not in ("reservoir", "class", "task"):
-            raise ValueError(f'balance is "reservoir", "class" or "task", not {self.balance!r}.')
+            raise ValueError(
+                f'balance must be "reservoir", "class" or "task", got {self.balance!r}.'
+            )
 
     def __len__(self) -> int:
         """How many there are."""
