@@ -99,6 +99,7 @@ def _told(lesson: Lesson) -> str:
     ]
     kept = f"; kept: {', '.join(others)}" if others else ""
     return (
-        f"{lesson.task}: {lesson.rows:,} rows, {lesson.labels} labels{added}, {accuracy}, "
+        f"{lesson.task}: {lesson.rows:,} rows, {lesson.labels} "
+        f"{'label' if lesson.labels == 1 else 'labels'}{added}, {accuracy}, "
         f"{lesson.seconds:.0f} s{kept}"
     )
