@@ -21,13 +21,14 @@ import os
 import random
 import statistics
 import tempfile
-import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", ".*")  # pages about every node that dies
 
 import torch
 
@@ -112,15 +113,17 @@ def speed(rounds: int, tasks: int, steps: int) -> dict[str, Any]:
 
 
 class Watch(NoBoard):
-    """Remembers how runs began and ended."""
+    """Remembers how runs began and ended, and does something at every report."""
 
-    def __init__(self) -> None:
+    def __init__(self, report: Callable[[], None]) -> None:
+        self.report = report
         self.begun: list[tuple[str, int]] = []
         self.ends: list[tuple[str, str]] = []
 
     def told(self, name: str, event: str, told: Sequence[Any]) -> None:
         if event == "begin":
             self.begun.append((name, told[2]))
+        self.report()
 
     def ended(self, name: str, how: str) -> None:
         self.ends.append((name, how))
@@ -137,22 +140,19 @@ def nodes(kills: int, seed: int = 0) -> dict[str, Any]:
         Engine().carry_out(Listed(pieces_of(runs, whole)), whole)
         expected = {name: found(Record.load(whole / name / "record.json")) for name in runs}
         while done["killed"] < kills:
-            out = Path(tempfile.mkdtemp(dir=folder))
-            watch, over = Watch(), threading.Event()
+            out, due = Path(tempfile.mkdtemp(dir=folder)), [time.monotonic() + draw.uniform(1, 8)]
 
-            def kill() -> None:
-                while not over.wait(draw.uniform(4, 20)) and done["killed"] < kills:
+            def kill(due: list[float] = due) -> None:  # here: Ray adds no node in a thread
+                if time.monotonic() > due[0] and done["killed"] < kills:
                     local.remove_node(alive.pop(draw.randrange(2)), allow_graceful=False)
-                    done["killed"] += 1
                     alive.append(local.add_node(num_cpus=1))
+                    done["killed"] += 1
+                    due[0] = time.monotonic() + draw.uniform(1, 8)
 
-            killer = threading.Thread(target=kill)
+            watch = Watch(kill)
             with alike(out) as wanted:
                 pool = Cluster(f"ray:{local.address}", wanted, workers=None)
-                killer.start()
                 carry_out(Listed(pieces_of(runs, out)), pool, watch)
-            over.set()
-            killer.join()
             for name in runs:
                 same = found(Record.load(out / name / "record.json")) == expected[name]
                 done["finished"] += 1
