@@ -31,7 +31,16 @@ ROOMS = {
     "report": {"runs", "storage"},
     "workers": {"runs", "storage"},
     "search": {"methods", "runs", "storage", "workers"},
-    "reproduce": {*MECHANISM, "storage", "methods", "learners", "streams", "runs", "report"},
+    "reproduce": {
+        *MECHANISM,
+        "storage",
+        "methods",
+        "learners",
+        "streams",
+        "runs",
+        "report",
+        "workers",
+    },
     "integrations": {*MECHANISM, "storage", "networks", "methods", "learners", "streams", "runs"},
     "life": {
         *MECHANISM,

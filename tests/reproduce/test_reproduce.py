@@ -29,6 +29,7 @@ from gateon.runs.identity import NUMERICS
 from gateon.runs.record import Record
 from gateon.runs.run import Interrupted, Quiet
 from gateon.runs.specification import Specification
+from gateon.workers.engine import Engine
 
 # Those of texts and of colour images have tests of their own.
 DIGITS = {
@@ -461,3 +462,10 @@ def test_the_peak_of_memory_begins_anew():
     del much
     reset_peak()
     assert peak_bytes() < with_it - (1 << 27)
+
+
+def test_workers_make_a_table_too(tmp_path):
+    job = replace(load("figure-epsilon"), rows=load("figure-epsilon").rows[:2], figure="")
+    folder = make_tiny(job, tmp_path, engine=Engine(workers=1))
+    entries = read(folder / "record.json")["entries"]
+    assert len(entries) == 2 and all(entry["measures"] for entry in entries)

@@ -19,6 +19,7 @@ from ..runs.forecast import forecast
 from ..runs.identity import check_clean
 from ..runs.specification import Specification
 from ..storage.files import printable
+from ..workers.engine import Engine
 from . import printing
 
 __all__ = ["command"]
@@ -36,6 +37,9 @@ def command(
     page: Path = Path("docs/results.md"),
     device: str = "cpu",
     threads: int | None = None,
+    workers: int | None = None,
+    on: str | None = None,
+    gpus: float = 0.0,
     plan: bool = False,
     allow_dirty: bool = False,
     quiet: bool = False,
@@ -59,6 +63,11 @@ def command(
         page: the file that docs writes.
         device: cpu, cuda, mps ...
         threads: the number of CPU threads; torch chooses by default.
+        workers: how many runs at once, each in a process with as many threads as --threads says,
+            or one; by default one after another in this process.
+        on: ray, ray://HOST:PORT or ray:HOST:PORT: runs are tasks of a Ray cluster. --out must be
+            a directory that all nodes share.
+        gpus: of each run on Ray; a fraction shares one.
         plan: list the runs and which of them are finished, at scale paper also forecast time and
             memory from two steps, and run nothing.
         allow_dirty: write a record although the source tree has changes that are not committed.
@@ -67,6 +76,7 @@ def command(
     checked("threads", threads, declared(Training)["threads"].kind)
     if threads is not None:
         torch.set_num_threads(threads)
+    engine = Engine(workers, on, gpus, threads or 1)
     if name == "docs":
         print(printable(reproduction.write_pages(results, page)))
         return
@@ -87,7 +97,13 @@ def command(
         _show_first_forecast(runs, scale, quiet)
         if not plan:
             folder = reproduction.reproduce(
-                table, scale, results=results, progress=partial(printing.progress, quiet), **asked
+                table,
+                scale,
+                results=results,
+                progress=partial(printing.progress, quiet),
+                engine=engine,
+                board=partial(printing.board, quiet),
+                **asked,
             )
             _show_table(folder)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 from ..options.kinds import checked
@@ -12,6 +13,9 @@ from ..runs.run import Progress
 from ..runs.specification import Specification
 from ..runs.specified import alone, learn
 from ..storage.checkpoint import whole_file
+from ..workers.board import Board, NoBoard
+from ..workers.engine import Engine
+from ..workers.plan import Listed, Piece
 from . import draw, inside
 from .collect import content_of, is_finished, is_whole, place_of, write_json
 from .findings import Content
@@ -37,6 +41,8 @@ def reproduce(
     streams: Sequence[str] = (),
     changes: Options | None = None,
     progress: Callable[[], Progress | None] = lambda: None,
+    engine: Engine | None = None,
+    board: Callable[[], Board] = NoBoard,
 ) -> Path:
     """Run what is missing of a table or figure and write it to results/GROUP/NAME-SCALE.
 
@@ -54,23 +60,26 @@ def reproduce(
         streams: likewise.
         changes: options that go before all others.
         progress: makes the progress display of a run.
+        engine: where the runs are done; by default one after another in this process.
+        board: makes the display of all runs, where workers do them.
 
     Returns:
         The directory of the results.
     """
-    folder, size = out / scale, table.scale(scale)
+    engine = engine or Engine()
+    folder, size = (out.resolve() if engine.on else out) / scale, table.scale(scale)
     wanted = cells(table, scale, rows=rows, columns=columns, streams=streams, changes=changes)
+    runs = list(_each(wanted, _seeds(seeds, size.seeds)))
+    work = Listed(_pieces(table, [one for _, one in runs], folder, size))
     failed: dict[tuple[str, str, str], str] = {}
-    count = _seeds(seeds, size.seeds)
     command = f"gateon reproduce {table.name} --scale {scale}"
     try:
-        for cell, specification in _each(wanted, count):
-            try:
-                _run(table, specification, folder, size, progress())
-            except (FloatingPointError, MemoryError) as reason:
-                # A result too, and no reason to lose the others.
-                failed[cell.place] = str(reason)
+        engine.carry_out(work, folder, progress=progress, board=board)
     finally:
+        for cell, specification in runs:
+            reason = work.results.get(place_of(table, specification, folder).name)
+            if reason is not None:
+                failed[cell.place] = reason
         content = content_of(table, scale, folder, results, changes or {}, failed)
         content["command"] = command + (f" --seeds {seeds}" if seeds else "")
         written = _write(table, content, table.place(results, scale))
@@ -119,28 +128,58 @@ def _each(wanted: Sequence[Cell], seeds: int) -> Iterator[tuple[Cell, Specificat
                 yield cell, cell.specification.with_options({"seed": seed})
 
 
+def _pieces(table: Table, runs: Sequence[Specification], folder: Path, size: Scale) -> list[Piece]:
+    """What is not finished; isolated networks that several runs need are one piece, done before."""
+    found: dict[str, Piece] = {}
+    for specification in runs:
+        if is_finished(table, specification, folder):
+            continue
+        after: tuple[str, ...] = ()
+        if _needs_alone(table, specification):
+            plain = isolated_of(specification, size)
+            own = folder_of(plain, folder)
+            found.setdefault(own.name, Piece(own.name, own, partial(_learn_once, plain, own)))
+            after = (own.name,)
+        place = place_of(table, specification, folder)
+        do = partial(_run, table, specification, folder, size)
+        found.setdefault(place.name, Piece(place.name, place, do, after))
+    return list(found.values())
+
+
+def _needs_alone(table: Table, specification: Specification) -> bool:
+    measured = "accuracy_deviation" in table.measures and not table.look
+    return measured and specification.method.name != "isolated"
+
+
 def _run(
-    table: Table, specification: Specification, folder: Path, size: Scale, progress: Progress | None
-) -> None:
-    """One run, if it is not finished, with what is kept beside it."""
-    if is_finished(table, specification, folder):
-        return
+    table: Table, specification: Specification, folder: Path, size: Scale, progress: Progress
+) -> str | None:
+    """One run, if it is not finished, with what is kept beside it; or why it failed."""
     place = place_of(table, specification, folder)
     if table.look:
         found = getattr(inside, table.look)(specification, progress)
         place.mkdir(parents=True, exist_ok=True)
         write_json(found, place / "found.json")
-        return
-    if not is_whole(place):
-        _learn(specification, place, progress)
-    if "accuracy_deviation" in table.measures and specification.method.name != "isolated":
-        plain = isolated_of(specification, size)
-        own = folder_of(plain, folder)
+        return None
+    failed = _learn_once(specification, place, progress)
+    if failed is None and _needs_alone(table, specification):
+        own = folder_of(isolated_of(specification, size), folder)
         if not is_whole(own):
-            _learn(plain, own, progress)
+            return "The isolated networks failed."
         apart = Record.load(own / "record.json")
         beside = {"accuracy": apart.immediate(), "macro_f1": apart.immediate("macro_f1")}
         write_json(beside, place / "alone.json")
+    return failed
+
+
+def _learn_once(specification: Specification, place: Path, progress: Progress) -> str | None:
+    """A run, if it is not whole; why it failed, which is a result too."""
+    try:
+        if not is_whole(place):
+            _learn(specification, place, progress)
+    except (FloatingPointError, MemoryError) as reason:
+        return str(reason)
+    return None
 
 
 def _learn(specification: Specification, place: Path, progress: Progress | None) -> None:
