@@ -114,7 +114,12 @@ def main() -> None:
     measure.show(table)
     settings = {"network": "784-2000-2000-10", "optimizer": "Adam", "processes": 2, **vars(options)}
     if not options.dry:
-        measure.write("cost/parallel-step", settings, table, "python benchmarks/parallel_step.py")
+        measure.write(
+            "cost/parallel-step",
+            settings,
+            table,
+            f"python benchmarks/parallel_step.py --rounds {options.rounds}",
+        )
 
 
 if __name__ == "__main__":
