@@ -5,7 +5,8 @@
 Models of these sizes are built on torch's meta device from the sizes of published Llamas, and get
 gates and obstruction by the same `attach` and `obstruct` as any other. A step then really runs, on
 meta tensors: every operation is seen, with the bytes it reads and writes, and every tensor kept for
-the backward pass. What hooks ask of a number (is the relevance finite?) is answered with 1. Beside
+the backward pass. Blocks are alike, so that every count is a straight line in their number: the two
+large models are counted with two and with four. What hooks ask of a number (is the relevance finite?) is answered with 1. Beside
 them a small model of the same kind is counted on meta and on the CPU, where its memory is measured.
 """
 
@@ -40,6 +41,7 @@ SIZES = {
 VIEWS = {"n": "unit", "p": "parameter", "LoRA, n": "unit", "LoRA, p": "parameter"}
 RANK, TOKENS = 16, (16, 48)
 CONTEXTS = 10_000
+WHOLE = ("small", "1B")  # counted block by block
 
 
 class Counted(TorchDispatchMode):
@@ -76,12 +78,12 @@ def bytes_of(tensor: torch.Tensor) -> int:
     return tensor.numel() * tensor.element_size()
 
 
-def llama(size: str, device: str, lora: bool) -> nn.Module:
-    hidden, inner, layers, heads, pairs, words = SIZES[size]
+def llama(size: str, device: str, lora: bool, layers: int | None = None) -> nn.Module:
+    hidden, inner, all_layers, heads, pairs, words = SIZES[size]
     config = LlamaConfig(
         hidden_size=hidden,
         intermediate_size=inner,
-        num_hidden_layers=layers,
+        num_hidden_layers=layers or all_layers,
         num_attention_heads=heads,
         num_key_value_heads=pairs,
         vocab_size=words,
@@ -127,15 +129,24 @@ def batch(tokens: int, device: str) -> torch.Tensor:
     return torch.zeros(2, tokens // 2, dtype=torch.long, device=device)
 
 
-def counted(size: str, view: str, device: str = "meta") -> dict[str, float]:
+def by_layers(size: str, view: str) -> dict[str, float]:
+    """The same as `counted`, from two and four blocks."""
+    few, more = (counted(size, view, layers=layers) for layers in (2, 4))
+    steps = (SIZES[size][2] - 2) / 2
+    return {name: few[name] + steps * (more[name] - few[name]) for name in few}
+
+
+def counted(
+    size: str, view: str, device: str = "meta", layers: int | None = None
+) -> dict[str, float]:
     """All that gateon adds to a model, in bytes."""
     lora = view.startswith("LoRA")
-    plain = llama(size, device, lora)
+    plain = llama(size, device, lora, layers)
     parameters = sum(p.numel() for p in plain.parameters())
     trained = sum(p.numel() for p in plain.parameters() if p.requires_grad)
     moved, kept = a_token(plain, device)
     del plain
-    model = llama(size, device, lora)
+    model = llama(size, device, lora, layers)
     example = {"input_ids": batch(TOKENS[0], device)}
     gates = gateon.attach(model, contexts=1, start="open", example=example)
     optimizer = torch.optim.SGD((p for p in model.parameters() if p.requires_grad), lr=0.0)
@@ -235,7 +246,7 @@ def main() -> None:
     for size in options.sizes:
         for view in VIEWS:
             start = time.monotonic()
-            row = counted(size, view)
+            row = counted(size, view) if size in WHOLE else by_layers(size, view)
             result.setdefault(size, {})[view] = row
             print(f"{size} {view} ({time.monotonic() - start:.0f} s)")
             for name, value in row.items():

@@ -181,6 +181,7 @@ class ParameterLedger:
     def advance(self, total: float) -> bool:
         """Move A by the relevance of this step; return whether there was any."""
         if self.rule.is_still or not total > NEGLIGIBLE:
+            self._mu.clear()
             return not self.rule.is_still
         moved = [p for p in self.names if p.grad is not None]
         per_mean = sum(self.whole[p] for p in moved) / total
