@@ -78,7 +78,7 @@ def check_clean(allow_dirty: bool) -> None:
 
 
 def _git(*words: str) -> str:
-    here = Path(__file__).parent
+    here = Path(__file__).parents[1]  # the whole package
     return subprocess.run(
         ["git", *words], cwd=here, capture_output=True, text=True, timeout=10, check=True
     ).stdout.strip()
