@@ -118,13 +118,15 @@ def test_a_package_below_another_repository_does_not_take_its_commit(tmp_path, m
 
 def repository(folder, monkeypatch):
     """A source tree of its own with one commit, from which gateon seems to run."""
-    source = folder / "identity.py"
-    source.write_text("a = 1\n")
+    source, other = folder / "runs" / "identity.py", folder / "gating" / "gate.py"
+    for path in (source, other):
+        path.parent.mkdir()
+        path.write_text("a = 1\n")
     who = ["-c", "user.name=a", "-c", "user.email=a@b"]
     for words in (["init", "-q"], ["add", "."], [*who, "commit", "-q", "-m", "x"]):
         subprocess.run(["git", *words], cwd=folder, check=True)
     monkeypatch.setattr(identity, "__file__", str(source))
-    return source
+    return other  # of another room
 
 
 def test_a_record_of_the_project_is_refused_from_a_tree_with_changes(tmp_path, monkeypatch):
