@@ -88,7 +88,7 @@ class Recogniser:
         Args:
             x: samples (samples, inputs).
             row: of each; new ones may come at any time.
-            task: all of them belong to.
+            task: the task they all belong to.
         """
         inputs = self.ridge.inputs
         if x.dim() != 2 or x.shape[1] != inputs or row.shape != (len(x),):
@@ -153,7 +153,7 @@ class Recogniser:
         return self._masked(scores).amax(1) >= self.least
 
     def calibrate(self, x: Tensor, row: Tensor, logits: Tensor | None = None) -> None:
-        """Set a, b and c and the threshold of what is known, by samples that were not added.
+        """Set a, b, c and the threshold for known samples, on samples that were not added.
 
         Args:
             x: samples (samples, inputs).
@@ -179,12 +179,12 @@ class Recogniser:
         self.least = float(highest[int((1 - self.accepted) * len(highest))])
 
     def state_dict(self) -> dict[str, Any]:
-        """The sums, whose each row is, and what was calibrated."""
+        """The sums, the task of each row, and the calibration."""
         calibrated = {"a": self.a, "b": self.b, "c": self.c, "least": self.least}
         return {"ridge": self.ridge.state_dict(), "owner": self.owner.clone(), **calibrated}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take over what `state_dict` gave; nothing changes if it does not fit."""
+        """Restore what `state_dict` returned; change nothing if it does not fit."""
         owner, numbers = state["owner"], [float(state[name]) for name in ("a", "b", "c", "least")]
         if len(owner) != state["ridge"]["C"].shape[1] or any(map(math.isnan, numbers)):
             raise ValueError("This state of a recogniser is damaged: nothing was taken over.")

@@ -24,7 +24,7 @@ class Ridge:
     scores = h^T W,  W = (G + strength I)^-1 C
 
     McDonnell et al., "RanPAC: random projections and pre-trained models for continual learning",
-    NeurIPS 2023. Signs instead of normal numbers are as good and equal on every machine.
+    NeurIPS 2023. Signs work as well as normal numbers, and are equal on every machine.
 
     Args:
         inputs: numbers in one feature vector.
@@ -106,7 +106,7 @@ class Ridge:
         return {"G": self.G[rows, columns], "C": self.C.clone(), "counts": self.counts.clone()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take over what `state_dict` gave."""
+        """Restore what `state_dict` returned."""
         size = self.width * (self.width + 1) // 2
         G, C, counts = state["G"], state["C"], state["counts"]
         fits = G.shape == (size,) and C.dim() == 2 and len(C) == self.width

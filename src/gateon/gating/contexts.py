@@ -1,6 +1,6 @@
 """A whole model in a context: switch it to learn there, or show it for a while.
 
-A model with gates is switched by them, so that those who listen to them know; any other model by
+A model with gates is switched through them, so that their listeners know; any other model through
 its modules with per-context state.
 """
 
@@ -37,7 +37,7 @@ def switch_context(model: nn.Module, context: int) -> None:
 
 
 def resume_context(model: nn.Module, context: int) -> None:
-    """Go on in a context in which learning was interrupted: no switch for those who listen."""
+    """Resume learning in a context: for listeners this is not a switch."""
     gates = gates_of(model)
     if gates is None:
         show_context(model, context)

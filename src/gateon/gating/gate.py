@@ -35,8 +35,8 @@ class Gate(Contextual):
         steepness: v is multiplied by it first, so that gates can learn faster than the weights of
             the same optimizer.
         batch_dim: which dimension of the activity counts samples.
-        silences: the gates, one at most, whose closed units are silent here too, behind a norm that
-            may make something of nothing.
+        silences: the gates, at most one, whose closed units are silenced here too, since a norm in
+            between may turn zeros into something else.
         draw: v of a new context by its number and how likely each unit is to be open.
     """
 
@@ -110,7 +110,7 @@ class Gate(Contextual):
         """sigma(v_k) ** power of one context or of several, (contexts, units)."""
         assert self.weight is not None
         rows = self.context if context is None else context.to(self.weight.device)
-        # One of one row, as in every sub-network, needs no selecting.
+        # A gate with one row, as in every sub-network, needs no selecting.
         v = (
             self.weight
             if self.weight.shape[0] == rows.shape[0] == 1
@@ -265,7 +265,7 @@ def _sums(
 ) -> tuple[Tensor, Tensor | None]:
     """Sums over samples of dL/dg and, if asked for, of its square.
 
-    Of a large activity some samples are taken at a time, whose product stays in the cache.
+    A large activity is processed a few samples at a time, so that the product stays in the cache.
     """
     pieces: Iterable[tuple[Tensor, Tensor]] = [(gradient, x)]
     if batch != dim and not torch.compiler.is_compiling() and x.numel() > BLOCK:

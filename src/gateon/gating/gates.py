@@ -1,4 +1,4 @@
-"""All gates of a model: which context they show, and who is told when it changes."""
+"""All gates of a model: which context they show, and who is notified when it changes."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ __all__ = ["Gates", "gates_of"]
 
 
 class Listener(Protocol):
-    """Whoever must know when the context changes, such as obstruction."""
+    """Anything that must know when the context changes, such as obstruction."""
 
     def switched(self) -> None:
-        """Another context is learned from now on."""
+        """The context being learned has changed."""
 
     def context_added(self) -> None:
         """Every gate has one more row."""
@@ -78,7 +78,7 @@ class Gates:
         self._led = [m for m in model.modules() if isinstance(m, ContextNorm) and not m.follows]
 
     def lead(self, contexts: int) -> None:
-        """Take the lead: whatever has per-context state follows, with as many contexts."""
+        """Let everything with per-context state follow, with as many contexts."""
         for encoder in self._nesting:
             encoder.use_nested_tensor = False
         for norm in self._led:
@@ -126,7 +126,7 @@ class Gates:
         return self._learning
 
     def switch(self, context: int | Sequence[int] | Tensor) -> None:
-        """Learn in a context from now on: one for all samples, or one for each of the next ones."""
+        """Learn in a context from now on: one for all samples, or one per sample."""
         rows = self._checked(context)
         self._set(rows)
         before, self._learning = self._learning, rows
@@ -135,10 +135,10 @@ class Gates:
                 listener.switched()
 
     def resume(self, context: int | Sequence[int] | Tensor) -> None:
-        """Go on in a context whose learning was interrupted, without telling the listeners.
+        """Resume learning in a context, without notifying the listeners.
 
-        What they keep of it is loaded. The rows of the context may be missing: loading the model
-        brings them, and a sub-network needs only its own.
+        Their own state is loaded separately. The rows of the context may be missing: loading the
+        model brings them, and a sub-network needs only its own.
         """
         self._learning = torch.as_tensor(context, dtype=torch.long).cpu().clone()
         if int(self._learning.max()) < self.contexts:

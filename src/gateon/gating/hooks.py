@@ -77,7 +77,7 @@ def _on_input(
 
 
 def _check_all_fired(model: nn.Module, args: Any, output: Any) -> None:
-    """After the first forward pass: a gate that did not act never would."""
+    """Check after the first forward pass: a gate that did not act then never will."""
     if torch.compiler.is_compiling():
         return
     silent = [m.site for m in model.modules() if isinstance(m, Gate) and not m.fired]

@@ -1,4 +1,4 @@
-"""What a learner is made of, as JSON-able settings: for runs that were begun from Python."""
+"""What a learner is made of, as JSON-able settings: for runs started from Python."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ SPEED = ("fused", "foreach", "capturable", "differentiable")
 def settings_of(thing: Any) -> Any:
     """The settings of a network, method, optimizer, loss or schedule, equal in every process.
 
-    Fields of dataclasses, public numbers and words of other objects, names of functions. What a
-    thing has learned is no part of them.
+    Fields of dataclasses, public numbers and words of other objects, names of functions. What an
+    object has learned is not among them.
 
     >>> from gateon.methods.si import SI
     >>> settings_of(SI(strength=2.0))

@@ -20,7 +20,7 @@ class Isolated:
     """Starts a new network whenever the context changes, and keeps only the last one.
 
     Args:
-        make: makes a learner from nothing, the same every time.
+        make: builds a new learner, the same every time.
 
     >>> from functools import partial
     >>> import torch
@@ -49,12 +49,12 @@ class Isolated:
         return self._learner.model
 
     def expect(self, outline: Outline) -> None:
-        """Be told about the next task, before it begins."""
+        """Announce the next task before it begins."""
         self._coming = outline
         self._learner.expect(outline)
 
     def switch(self, context: int) -> bool:
-        """Start a new network, unless this context is being learned; whether it is another one."""
+        """Start a new network if the context changes; return whether it does."""
         if as_context(context) == self.context:
             return False
         if self.context is not None:  # before the first switch the network is new
@@ -64,7 +64,7 @@ class Isolated:
         return True
 
     def observe(self, x: Any, y: Tensor, context: int | None = None) -> Observation:
-        """Learn one batch; without a context, in that of the batch before."""
+        """Learn one batch; without a context, in that of the previous batch."""
         switched = context is not None and self.switch(context)
         seen = self._learner.observe(x, y, self.context)
         return Observation(seen.loss, seen.context, switched)
@@ -86,7 +86,7 @@ class Isolated:
         return {"context": self.context, "learner": self._learner.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any], inputs: Inputs | None = None) -> None:
-        """Go on exactly where a state was taken; nothing changes if it does not fit."""
+        """Resume exactly where the state was taken; change nothing if it does not fit."""
         check_fits(state, partial(self.state_like, inputs=inputs))
         if self.context is not None:
             self._renew()

@@ -34,12 +34,12 @@ __all__ = ["Lamol"]
 class Lamol:
     """Learns like `Learner`, with a causal language model of transformers; contexts are tasks.
 
-    A sample is one sequence: text, question, [ANS], answer, [END]. Learned are the answer to the
-    question, L_QA over the answer and [END], and the whole sequence behind the task's own sign
-    [GEN_k], L_LM over all of it: L_QA + lm * L_LM. Before task k, share * |D_k| pseudo-samples are
-    written by the model from the signs of the earlier tasks, equally many from each, every token
-    drawn from the `top_k` likeliest; those that are not of the form above are dropped. They are
-    learned mixed with the task's data, `share` of them to each sample. No data are stored.
+    A sample is one sequence: text, question, [ANS], answer, [END]. The model learns the answer to
+        the question (L_QA, over the answer and [END]) and the whole sequence after the task's own
+        sign [GEN_k] (L_LM, over all of it): L_QA + lm * L_LM. Before task k it writes share * |D_k|
+        pseudo-samples from the signs of the earlier tasks, equally many for each, drawing every
+        token from the `top_k` likeliest; malformed ones are dropped. They are mixed with the task's
+        data, `share` of them per sample. No data are stored.
 
     Sun, Ho and Lee, "LAMOL: LAnguage MOdeling for Lifelong Language Learning", ICLR 2020. There:
     GPT-2, AdamW with rate 6.25e-5, warmed up over 0.005 of the steps and falling linearly, decay
@@ -57,9 +57,9 @@ class Lamol:
         answers: token ids of the answer of each class, such as those of "positive"; None: a new
             sign for each.
         pad: the id that fills texts up at the right.
-        share: gamma: pseudo-samples to each sample of the new task.
+        share: gamma, the number of pseudo-samples per sample of the new task.
         lm: weight of L_LM.
-        top_k: so many tokens may come next when it writes.
+        top_k: when writing, each token is drawn from this many of the likeliest.
         clip: largest norm of the gradient.
         seed: of the signs' embeddings and of what is written.
 
@@ -143,7 +143,7 @@ class Lamol:
         ]
 
     def expect(self, outline: Outline) -> None:
-        """Be told about the next task, before it begins."""
+        """Announce the next task before it begins."""
         tell(outline, self._new_schedule)
 
     def observe(self, x: Tensor, y: Tensor, context: int | None = None) -> Observation:
@@ -181,10 +181,10 @@ class Lamol:
         return answer_scores(self.model, self.signs, x, task)
 
     def end_task(self, task: int, data: Iterable[tuple[Tensor, Tensor]]) -> None:
-        """Do nothing: what is left of a task is in the model."""
+        """Do nothing: whatever remains of a task is in the model."""
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that decides how learning goes on."""
+        """Everything needed to resume learning."""
         return {
             "model": self.model.state_dict(),
             "optimizer": self.optimizer.state_dict(),
@@ -202,7 +202,7 @@ class Lamol:
         }
 
     def load_state_dict(self, state: Mapping[str, Any], inputs: Inputs | None = None) -> None:
-        """Go on exactly where a state was taken; nothing changes if it does not fit."""
+        """Resume exactly where the state was taken; change nothing if it does not fit."""
         check_fits(state, partial(self.state_like, inputs=inputs))
         self._add_tasks(state["tasks"])
         self.model.load_state_dict(state["model"])
@@ -222,7 +222,7 @@ class Lamol:
         return lamol_like(state, self.model, self.signs, *made)
 
     def _rows_due(self, samples: int) -> list[int]:
-        """The pseudo-samples that come with so many samples: each once in every pass."""
+        """The pseudo-samples to learn with this many samples: each once per pass."""
         if not len(self._of) or self.context is None:
             return []
         per_sample = len(self._of) / self._size(self.context)
@@ -266,11 +266,11 @@ class Lamol:
             )
 
     def _room(self, text: int) -> int:
-        """Tokens of a whole sequence with a text of so many."""
+        """Length in tokens of a whole sequence whose text has this many."""
         return text + 3 + max(len(self.signs.answer(c)) for c in range(self.classes))
 
     def switch(self, context: int) -> bool:
-        """Write samples of the old tasks and learn another one; whether it is another one."""
+        """Write samples of the old tasks and begin a task; return whether the task changed."""
         context = as_context(context)
         if context == self.context:
             return False
@@ -283,7 +283,7 @@ class Lamol:
 
     @torch.no_grad()
     def _write(self, task: int, old: list[int]) -> None:
-        """share * |D| pseudo-samples, as many of each old task; keep those of the right form."""
+        """Write share * |D| pseudo-samples, equally many per old task; keep the well-formed."""
         count = math.ceil(self.share * self._size(task)) if old else 0
         drawn = [old[n * len(old) // count] for n in range(count)]  # in order, equally many of each
         kept, self.written = [], count
@@ -324,7 +324,7 @@ class Lamol:
         return [self.signs.cut(row) for row in rows]
 
     def _add_tasks(self, tasks: int) -> None:
-        """Signs for so many tasks, and an optimizer of all parameters."""
+        """Add signs for this many tasks, and build an optimizer of all parameters."""
         wanted = self.signs.gen(tasks)
         if _embeddings(self.model).num_embeddings != wanted:
             model: Any = self.model

@@ -67,5 +67,6 @@ def device_of(model: nn.Module) -> torch.device:
 
 
 def _next(model: nn.Module, ids: Tensor) -> Tensor:
-    """Logits of the token behind each; padding comes last, where a causal model ignores it."""
+    """Logits of the token that follows each; padding comes last, where a causal model ignores
+    it."""
     return logits(model, {"input_ids": ids}).float()

@@ -35,12 +35,12 @@ def lamol_like(
     """A template of the states that fit `Lamol`; see `gateon.storage.states`.
 
     Args:
-        state: the one in question, which says how much there is of everything.
+        state: the state to check, which says how many of everything there are.
         model: the learner's.
         signs: of its tasks and answers.
         new_optimizer: builds an optimizer.
-        optimizer: the one at work.
-        schedule: the one at work, if any.
+        optimizer: the current one.
+        schedule: the current one, if any.
     """
     tasks = state["tasks"]
     check(tasks, Whole(1), "tasks")
@@ -86,7 +86,7 @@ def room_of(model: Any) -> int | None:
 
 
 def _names_of_embeddings(model: Any) -> set[str]:
-    """Names of what has a row for every token."""
+    """Names of tensors with a row for every token."""
     tables = {
         id(layer.weight)
         for layer in (model.get_input_embeddings(), model.get_output_embeddings())

@@ -41,27 +41,27 @@ class Learner:
     """Learns a stream of batches, one context after another.
 
     If the method allows it, only the active sub-network of a context is trained and evaluated: the
-    same mathematics at a part of the cost. `model` and `method` always show the whole, with
+    same mathematics at a fraction of the cost. `model` and `method` always show the whole, with
     everything learned so far.
 
     Args:
         model: the network; the method may change it in place.
         optimizer: builds an optimizer from parameters, such as `partial(torch.optim.Adam,
             lr=5e-3)`; a new one at every switch.
-        method: what is done against forgetting.
+        method: what prevents forgetting.
         schedule: builds a learning-rate schedule from an optimizer, if any; stepped after every
             batch.
-        loss: of outputs and labels.
+        loss: a function of outputs and labels.
         precision: "float32", or "bf16" for autocast with float32 weights.
         contexts: a detector that infers the context of each batch from its loss; None if `observe`
             is told the context.
         compact: False always trains and evaluates at full width. So does True with weight decay,
             with optimizers that move weights without a gradient, with methods that need the whole
             network, and where nothing can be narrowed; `is_compact` tells.
-        keep_optimizer: go on with the same optimizer (not schedule) at a switch, at full width; a
-            switch that adds parameters needs a new one all the same.
-        processes: those that share every batch, see `gateon.together`: all of them make the same
-            calls with the whole batch, and learn what one would.
+        keep_optimizer: keep the optimizer (but not the schedule) across switches, at full width; a
+            switch that adds parameters still builds a new one.
+        processes: those that share every batch, see `gateon.together`; all make the same calls with
+            the whole batch, and learn what a single process would.
 
     >>> from functools import partial
     >>> import gateon
@@ -122,7 +122,7 @@ class Learner:
 
     @property
     def name(self) -> str:
-        """That of its method."""
+        """The name of its method."""
         return self._method.name
 
     @property
@@ -137,18 +137,18 @@ class Learner:
 
     @property
     def is_compact(self) -> bool:
-        """Whether the sub-network of the context is being trained, and not the whole."""
+        """Whether the context's sub-network is being trained instead of the whole network."""
         return self._part is not None
 
     @property
     def model(self) -> nn.Module:
-        """The whole network, with what the sub-network at work has learned."""
+        """The whole network, including what the active sub-network has learned."""
         self._write_back()
         return self._whole
 
     @property
     def method(self) -> Method:
-        """The method, with its state of now."""
+        """The method, with its current state."""
         self._check_method()
         self._write_back()
         return self._method
@@ -162,7 +162,7 @@ class Learner:
         """Learn one batch in a context; contexts that do not exist yet are added.
 
         Without a context the detector finds it. A batch that may belong to another task is not
-        learned before that is certain, so that nothing is learned in the wrong context.
+        learned until that is settled, so nothing is learned in the wrong context.
 
         A loss that is not finite raises FloatingPointError; nothing is learned from that batch.
         """
@@ -288,7 +288,7 @@ class Learner:
                 yield from outputs.split(len(x))
 
     def switch(self, context: int) -> bool:
-        """Learn another context from now on, a new one if need be; whether it is another one."""
+        """Switch to a context, adding it if it is new; return whether the context changed."""
         self._check_method()
         context = as_context(context)
         if context == self.context:
@@ -308,7 +308,7 @@ class Learner:
             self._part.keeper.renew()
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that decides how learning goes on."""
+        """Everything needed to resume learning."""
         return {
             "model": self.model.state_dict(),
             "optimizer": self.optimizer.state_dict(),
@@ -322,12 +322,12 @@ class Learner:
         }
 
     def load_state_dict(self, state: Mapping[str, Any], inputs: Inputs | None = None) -> None:
-        """Go on exactly where `state_dict` was taken, in a learner made with the same arguments.
+        """Resume exactly where `state_dict` was taken, in a learner made with the same arguments.
 
-        A state that does not fit raises ValueError, and the learner is as it was before.
+        A state that does not fit raises ValueError and leaves the learner unchanged.
 
         Args:
-            state: what `state_dict` gave.
+            state: what `state_dict` returned.
             inputs: what batches look like, to check the batches in the state.
         """
         self._check_method()
@@ -379,7 +379,8 @@ class Learner:
         return self._method.narrowed() if exact else None
 
     def _work_on_part(self, active: Mapping[str, Tensor] | None = None) -> bool:
-        """Train the sub-network of the context, if that is exact and smaller; whether it is."""
+        """Train the sub-network of the context, if that is exact and smaller; return whether it
+        is."""
         gates, narrowed = gates_of(self._whole), self._narrowed()
         if gates is None or narrowed is None or self.context is None:
             return False
@@ -427,7 +428,7 @@ class Learner:
 
     @contextmanager
     def _showing(self, context: int | None) -> Iterator[nn.Module]:
-        """The network of a context in evaluation mode; everything as it was afterwards."""
+        """The network of a context in evaluation mode; everything is restored afterwards."""
         known = contexts_of(self._whole)
         if context is not None and known is not None and context >= known:
             raise IndexError(f"Context {context} does not exist: there are {known}.")
@@ -444,7 +445,7 @@ class Learner:
             yield network
 
     def _take_shown(self, context: int | None) -> bool:
-        """Take out the sub-network of another context to evaluate it; whether there is one."""
+        """Take out the sub-network of a context to evaluate it; return whether there is one."""
         gates = gates_of(self._whole)
         if not self.compact or gates is None or context is None or not self._method.narrowed():
             return False

@@ -1,4 +1,4 @@
-"""The learner protocol: what a run asks of whatever learns a stream of batches."""
+"""The learner protocol: what a run needs from anything that learns a stream of batches."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class AnyLearner(Protocol):
 
     @property
     def name(self) -> str:
-        """What it is called in records."""
+        """Its name in records."""
 
     @property
     def replay(self) -> bool:
@@ -50,10 +50,10 @@ class AnyLearner(Protocol):
         """The network, with everything learned so far."""
 
     def expect(self, outline: Outline) -> None:
-        """Be told about the next task, before it begins."""
+        """Announce the next task before it begins."""
 
     def switch(self, context: int) -> bool:
-        """Learn another context from now on; whether it is another one."""
+        """Switch to a context; return whether it differs from the current one."""
 
     def observe(self, x: Any, y: Tensor, context: int | None = None) -> Observation:
         """Learn one batch. If its loss is not finite: FloatingPointError, and nothing changes."""
@@ -62,17 +62,17 @@ class AnyLearner(Protocol):
         """Outputs for x in a context, by default the one being learned."""
 
     def end_task(self, task: int, data: Iterable[tuple[Any, Tensor]]) -> None:
-        """Be told that a task is over, with its batches."""
+        """Announce the end of a task, with its batches."""
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that decides how learning goes on."""
+        """Everything needed to resume learning."""
 
     def load_state_dict(self, state: Mapping[str, Any], inputs: Inputs | None = None) -> None:
-        """Go on exactly where a state was taken; nothing changes if the state does not fit."""
+        """Resume exactly where the state was taken; change nothing if it does not fit."""
 
 
 def check_finite(loss: float, step: int, context: int | None, restore: Callable[[], None]) -> None:
-    """Raise FloatingPointError for a loss that is not finite, after putting things back."""
+    """Raise FloatingPointError for a loss that is not finite, after undoing the forward pass."""
     if not math.isfinite(loss):
         restore()
         raise FloatingPointError(
@@ -93,9 +93,9 @@ def described(
 
     Args:
         model: its network, or its settings.
-        method: what is done against forgetting, or its settings.
+        method: what prevents forgetting, or its settings.
         schedule: of the learning rate.
-        loss: of outputs and labels.
+        loss: a function of outputs and labels.
         optimizer: as it is built.
         others: anything else that decides how it learns.
     """

@@ -43,13 +43,13 @@ def learner_like(
     """A template of the states that fit a `Learner`; see `gateon.storage.states`.
 
     Args:
-        state: the one in question, which says how much there is of everything.
+        state: the state to check, which says how many of everything there are.
         whole: the learner's model.
         method: its method.
         inference: its inference of contexts, if any.
         new_optimizer: builds an optimizer.
-        optimizer: the one at work.
-        schedule: the one at work, if any.
+        optimizer: the current one.
+        schedule: the current one, if any.
         narrow: whether it may train a sub-network.
         inputs: what batches look like, if that is known.
     """

@@ -1,4 +1,4 @@
-"""Optimizers, learning-rate schedules and losses by name, and who is told of a task."""
+"""Optimizers, learning-rate schedules and losses by name; some are told of each task."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 
 
 def tell(outline: Outline, *things: Any) -> None:
-    """Tell about the next task whatever has a call `expect`."""
+    """Announce the next task to everything that has an `expect` method."""
     for thing in things:
         if hasattr(thing, "expect"):
             thing.expect(outline)
@@ -48,9 +48,7 @@ def optimizer_of(name: str, lr: float) -> Callable[[Any], Optimizer]:
     """
     if name == "sgd":
         return partial(torch.optim.SGD, lr=lr, momentum=0.9)
-    if (
-        name == "plain"
-    ):  # a projected gradient leads where it should only if it is followed as it is
+    if name == "plain":  # a projected gradient only works if it is followed unchanged
         return partial(torch.optim.SGD, lr=lr)
     if name == "adamw":
         return partial(torch.optim.AdamW, lr=lr, weight_decay=0.01, fused=True)
@@ -58,7 +56,7 @@ def optimizer_of(name: str, lr: float) -> Callable[[Any], Optimizer]:
 
 
 def schedule_of(kind: Kind, steps: int, warm_up: float = 0.0) -> Callable[[Optimizer], LRScheduler]:
-    """A factory of schedules for tasks of so many steps, or of as many as it is told to expect.
+    """A factory of schedules for tasks of `steps` steps, or of the number that `expect` announces.
 
     Args:
         kind: cosine or linear, both to zero at the end of a task, or constant.
@@ -80,7 +78,7 @@ def schedule_of(kind: Kind, steps: int, warm_up: float = 0.0) -> Callable[[Optim
 
 @dataclass
 class _Courses:
-    """Builds the course of one task after another."""
+    """Builds the schedule of each task in turn."""
 
     kind: Kind
     steps: int
@@ -94,7 +92,7 @@ class _Courses:
 
 
 class _Course:
-    """The rate at every step of a task; it begins anew if the context goes on."""
+    """The rate at every step of a task; it starts over if the context continues."""
 
     def __init__(self, kind: Kind, steps: int, warm_up: float) -> None:
         self.kind, self.steps, self.warm_up = kind, steps, warm_up
@@ -120,9 +118,9 @@ def _constant(optimizer: Optimizer) -> LRScheduler:
 class WeightedLoss:
     """Cross-entropy in which all classes of a task count alike.
 
-    sum_i w(y_i) L_i / sum_i w(y_i), w(c) = 1 / samples of class c. It is told the counts before
-    each task. A class that the task lacks, of which stored samples may be, counts as one of the
-    mean size; so do all before the first task.
+    sum_i w(y_i) L_i / sum_i w(y_i), w(c) = 1 / samples of class c. The counts are announced before
+    each task. A class absent from the task, of which there may be stored samples, counts as one of
+    average size; so do all classes before the first task.
 
     >>> loss = WeightedLoss(label_smoothing=0.0)
     >>> loss.expect(Outline(1, 1, counts=(3, 1)))
@@ -135,7 +133,7 @@ class WeightedLoss:
     weight: Tensor | None = field(default=None, init=False, repr=False, compare=False)
 
     def expect(self, outline: Outline) -> None:
-        """Take the counts of the task that comes."""
+        """Take the counts of the next task."""
         counts = torch.tensor(outline.counts, dtype=torch.float32)
         there = counts > 0
         self.weight = torch.where(there, counts.sum() / (there.sum() * counts.clamp_min(1)), 1.0)
@@ -149,7 +147,7 @@ class WeightedLoss:
 
 
 def _twice_softmax(output: Tensor, y: Tensor) -> Tensor:
-    """The released code's loss: cross-entropy applies softmax to what is one already."""
+    """The released code's loss: cross-entropy, which applies softmax, of a softmax."""
     return F.cross_entropy(output.softmax(1), y)
 
 

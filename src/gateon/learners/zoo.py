@@ -55,23 +55,22 @@ class Zoo:
 
     The network of a round is trained on the new task and on up to `tasks` - 1 old ones, drawn
     without replacement with probabilities proportional to exp((L_i - mean L) / mean L), where L_i
-    is the zoo's loss on the stored data of task i: boosting. A step takes the batch at hand and as
-    many stored samples of every old task of the round; all count alike. A prediction is the mean of
-    the softmax outputs of the networks that saw the task.
+    is the zoo's loss on the stored data of task i: boosting. A step takes the current batch and as
+    many stored samples of each old task in the round, all weighted equally. A prediction is the
+    mean of the softmax outputs of the networks that saw the task.
 
     Ramesh and Chaudhari, "Model Zoo: A growing brain that learns continually", ICLR 2022. There
     images are also cropped at random.
 
     Args:
-        make: makes a network from nothing; with `TaskHeads` every task of a round has a head of its
-            own.
+        make: builds a new network; with `TaskHeads` every task of a round has a head of its own.
         optimizer: builds an optimizer from parameters; SGD with Nesterov momentum 0.9, rate 0.01
             and decay 1e-5 in the publication.
         schedule: builds a learning-rate schedule from an optimizer, if any; a cosine to zero in the
             publication.
-        loss: of outputs and labels.
-        tasks: of a round, the new one among them.
-        keep: samples of every task that are stored; None keeps all.
+        loss: a function of outputs and labels.
+        tasks: number of tasks in a round, including the new one.
+        keep: number of samples stored per task; None keeps all.
         seed: of the networks, of the tasks and samples drawn.
 
     >>> from functools import partial
@@ -128,7 +127,7 @@ class Zoo:
         return nn.ModuleList([member.network for member in self._members] or [self.new_network(0)])
 
     def expect(self, outline: Outline) -> None:
-        """Be told about the next task, before it begins."""
+        """Announce the next task before it begins."""
         tell(outline, self._new_schedule, self.loss)
 
     def observe(self, x: Tensor, y: Tensor, context: int | None = None) -> Observation:
@@ -192,7 +191,7 @@ class Zoo:
         self.stored[self.context] = x, y
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that decides how learning goes on."""
+        """Everything needed to resume learning."""
         return {
             "members": [
                 {"tasks": member.tasks, "network": member.network.state_dict()}
@@ -208,7 +207,7 @@ class Zoo:
         }
 
     def load_state_dict(self, state: Mapping[str, Any], inputs: Inputs | None = None) -> None:
-        """Go on exactly where a state was taken; nothing changes if it does not fit."""
+        """Resume exactly where the state was taken; change nothing if it does not fit."""
         check_fits(state, partial(self.state_like, inputs=inputs))
         self._members = []
         for n, member in enumerate(state["members"]):
@@ -285,7 +284,7 @@ class Zoo:
         self.schedule = None if self._new_schedule is None else self._new_schedule(self.optimizer)
 
     def new_network(self, n: int = 0) -> nn.Module:
-        """The n-th network; drawing it leaves torch's own generator as it was."""
+        """The n-th network; drawing it leaves torch's random generator unchanged."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(int(np.random.SeedSequence((self.seed, n)).generate_state(1)[0]))
             network = self._make()

@@ -1,7 +1,7 @@
-"""Methods of continual learning, one file each, and their registry.
+"""Continual-learning methods, one file each, and their registry.
 
-Imports the rooms of the mechanism, `storage` and `detection`. Names are imported when they are first used, so
-that the registry can be read without torch.
+Imports the rooms of the mechanism, `storage` and `detection`. Names are imported when first used,
+so the registry can be read without torch.
 """
 
 from typing import TYPE_CHECKING

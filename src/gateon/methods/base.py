@@ -1,4 +1,4 @@
-"""The method contract: what is done against forgetting, as five calls and a state.
+"""The method contract: five calls and a state, by which a method prevents forgetting.
 
     expect      before a task: what is known of it
     prepare     once, before the first optimizer: change the model, follow its optimizers
@@ -6,8 +6,8 @@
     stepped     after every step
     end_task    after a task, with its data
 
-A method that needs more than that gets its own learner. A method that can be at work in the
-sub-network of a context says so by `narrowed`.
+A method that needs more than that gets its own learner. A method that can work in the sub-network
+of a context says so in `narrowed`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Adopt = Callable[[Optimizer], None]
 
 @dataclass(frozen=True)
 class Outline:
-    """What is known of a task before it begins.
+    """What is known about a task before it begins.
 
     Args:
         steps: batches in the task.
@@ -90,7 +90,7 @@ class Method:
         """After every step."""
 
     def end_task(self, model: nn.Module, task: int, data: Iterable[tuple[Any, Tensor]]) -> None:
-        """After a task; `data` are its batches, for methods that look at them once more."""
+        """After a task; `data` are its batches, for methods that look at them again."""
 
     def narrowed(self) -> Narrowed | None:
         """The method at work in a sub-network; None, the default, if it needs the whole network.
@@ -107,13 +107,13 @@ class Method:
         """A template of the states that fit a model; by default any state does.
 
         Args:
-            state: the one in question, which says how much there is of everything.
+            state: the state to check, which says how many of everything there are.
             model: the model as it will be when the state is loaded.
         """
         return {} if type(self).state_dict is Method.state_dict else ANYTHING
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take over what `state_dict` gave, after `prepare`."""
+        """Restore what `state_dict` returned, after `prepare`."""
 
 
 @dataclass(frozen=True)
@@ -123,8 +123,7 @@ class Narrowed:
     Args:
         method: gets the calls of every step, with the sub-network for the model: the method itself,
             or a twin that holds the part of its state inside the cut.
-        keeper: cuts what the method keeps of every parameter, and puts it back; None: it keeps
-            nothing of single parameters.
+        keeper: cuts the method's per-parameter state, and puts it back; None if it has none.
     """
 
     method: Method

@@ -34,7 +34,7 @@ class Both(Method):
     second: Method
 
     def __post_init__(self) -> None:
-        """Be called, and need, what both are and do."""
+        """Combine the names and needs of both."""
         self.name = f"{self.first.name}+{self.second.name}"
         self.replay = self.first.replay or self.second.replay
         self.label_at_test = self.first.label_at_test or self.second.label_at_test
@@ -42,7 +42,7 @@ class Both(Method):
 
     @property
     def served(self) -> object:
-        """The learner that has both of them, if one has."""
+        """The learner that both serve, if there is one."""
         return self.first.served if self.first.served is self.second.served else None
 
     @served.setter
@@ -75,7 +75,7 @@ class Both(Method):
         return _sum(self.first.penalty(model, batch), self.second.penalty(model, batch))
 
     def stepped(self, model: nn.Module, optimizer: Optimizer) -> None:
-        """Tell one after the other."""
+        """Call one after the other."""
         self.first.stepped(model, optimizer)
         self.second.stepped(model, optimizer)
 
@@ -86,7 +86,7 @@ class Both(Method):
         self.second.end_task(model, task, batches)
 
     def narrowed(self) -> Narrowed | None:
-        """Both at work in a sub-network, if both can be."""
+        """Both in a sub-network, if both can work there."""
         first, second = self.first.narrowed(), self.second.narrowed()
         if first is None or second is None:
             return None

@@ -20,7 +20,7 @@ __all__ = ["NCM", "ClassMeans", "ClosedFormHead", "RanPAC"]
 
 
 class Sums(Protocol):
-    """Statistics of features by class, which later samples are only added to."""
+    """Statistics of features by class, to which samples are only ever added."""
 
     def add(self, x: Tensor, y: Tensor, classes: int) -> None:
         """Add samples and their labels."""
@@ -32,7 +32,7 @@ class Sums(Protocol):
         """The sums."""
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take over what `state_dict` gave."""
+        """Restore what `state_dict` returned."""
 
 
 class ClassMeans:
@@ -66,15 +66,15 @@ class ClassMeans:
         return {"sums": self.sums.clone(), "counts": self.counts.clone()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take over what `state_dict` gave."""
+        """Restore what `state_dict` returned."""
         self.sums, self.counts = state["sums"].clone(), state["counts"].clone()
 
 
 class ClosedFormHead(nn.Linear):
-    """A Linear that is trained as ever, but predicts from sums once there are any.
+    """A Linear that is trained as usual, but predicts from sums once there are any.
 
     Args:
-        linear: whose place it takes, with its parameters.
+        linear: the layer it replaces, whose parameters it takes over.
         sums: of the features that reach it.
     """
 
@@ -85,7 +85,7 @@ class ClosedFormHead(nn.Linear):
         self.labels: Tensor | None = None  # of the batch whose features are added
 
     def forward(self, x: Tensor) -> Tensor:
-        """Outputs; behind the first task nothing in front of it is learned."""
+        """Outputs; after the first task nothing in front of it is learned."""
         if self.labels is not None:
             self.sums.add(self._scaled(x), self.labels.cpu(), self.out_features)
         if self.training or not self.begun:
@@ -103,8 +103,9 @@ class NCM(Method):
 
     The network learns the first task and is frozen, statistics of norms included. After every task
     the features of its samples, as they reach the last Linear, are added to the mean of their
-    class. Labels are predicted by the nearest mean, with no task told and nothing stored of a task.
-    What the last Linear still learns behind the first task is the loss that is shown, no more.
+    class. Labels are predicted by the nearest mean; the task need not be known and no samples are
+    stored. After the first task the last Linear still learns, but only the loss shown depends on
+    it.
 
     >>> NCM().name
     'ncm'
@@ -116,7 +117,7 @@ class NCM(Method):
     name = "ncm"
 
     def sums(self, inputs: int) -> Sums:
-        """What is learned of features."""
+        """The statistics of features."""
         return ClassMeans(inputs)
 
     def prepare(self, model: nn.Module) -> Adopt | None:
@@ -160,7 +161,7 @@ class NCM(Method):
         return {"begun": head.begun, "sums": head.sums.state_dict(), "kept": dict(self.kept)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take over what `state_dict` gave."""
+        """Restore what `state_dict` returned."""
         head = self._head()
         head.sums.load_state_dict(state["sums"])
         head.begun = bool(state["begun"])
@@ -200,5 +201,5 @@ class RanPAC(NCM):
         check_strength("strength", self.strength)
 
     def sums(self, inputs: int) -> Sums:
-        """What is learned of features."""
+        """The statistics of features."""
         return Ridge(inputs, self.width, self.strength, self.seed)

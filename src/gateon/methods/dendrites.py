@@ -34,7 +34,7 @@ class DendriticUnits(nn.Module):
     """
 
     contexts: Tensor  # context vectors, (contexts, inputs)
-    chosen: Tensor | None  # which of them is each sample's; None: the first is everybody's
+    chosen: Tensor | None  # which of them each sample has; None: all have the first
 
     def __init__(
         self,
@@ -103,7 +103,7 @@ class Prototypes(Contextual):
         return len(self.means)
 
     def add_context(self) -> None:
-        """One more, which has seen nothing yet."""
+        """Add one, which has seen nothing yet."""
         self._add_contexts(1)
 
     def _add_contexts(self, count: int) -> None:
@@ -125,7 +125,7 @@ class Prototypes(Contextual):
         return mean[None], None
 
     def learn(self) -> None:
-        """The batch at hand was learned."""
+        """Count the current batch as learned."""
         if self.pending is not None:
             self.means[self.context], self.counts[self.context] = self.pending
             self.pending = None
@@ -157,7 +157,7 @@ class Dendrites(Method):
         segments: number of segments per unit; by default one per task, as published.
         on: share of the units of a layer that win; of the channels, at each position, in a
             convolution.
-        sparsity: share of each unit's weights that are 0 for good.
+        sparsity: share of each unit's weights that stay 0.
         mean, std: of the data, by which inputs are standardised; those of MNIST by default. Without
             it, prototypes would be much alike, and so would the modulation in different tasks.
         inputs: numbers in one input; by default those of the first layer, if that is a Linear.
@@ -226,12 +226,12 @@ class Dendrites(Method):
         return self._adopt
 
     def stepped(self, model: nn.Module, optimizer: Optimizer) -> None:
-        """What was seen belongs to the task's mean."""
+        """Add what was seen to the task's mean."""
         assert self.prototypes is not None
         self.prototypes.learn()
 
     def end_task(self, model: nn.Module, task: int, data: Iterable[tuple[Any, Tensor]]) -> None:
-        """The task's mean is what it is."""
+        """Keep the task's mean as it is."""
         assert self.prototypes is not None
         self.prototypes.over[self.prototypes.context] = True
 

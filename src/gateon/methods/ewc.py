@@ -31,14 +31,14 @@ class EWC(Method):
     Loss + strength / 2 * sum_k sum_i F_ki (theta_i - theta*_ki)^2 over the past tasks k, where
     theta*_k are the parameters at the end of task k and F_k is the diagonal of the Fisher
     information there: the mean over samples of the squared gradients of the log-likelihood of
-    single samples. A sum of quadratics is one quadratic: with I = sum_k F_k and the centre c =
-    sum_k F_k theta*_k / I it is I (theta - c)^2 and a constant, so any number of tasks costs what
-    one does.
+        single samples. A sum of quadratics is one quadratic: with I = sum_k F_k and the centre c =
+        sum_k F_k theta*_k / I it is I (theta - c)^2 and a constant, so any number of tasks costs as
+        much as one.
 
     online: I <- decay * I + F_k and c = theta*_k, the last parameters only (Schwarz et al. 2018,
     ICML).
 
-    The gradient of the penalty is put into the gradients just before the optimizer's step; the loss
+    The gradient of the penalty is added to the gradients just before the optimizer's step; the loss
     of the learner is that of the task alone, and `value` gives the penalty. A parameter that has no
     gradient in a step is left alone.
 
@@ -90,7 +90,7 @@ class EWC(Method):
             )
 
     def prepare(self, model: nn.Module) -> Adopt:
-        """Pull at the gradients of every optimizer's step."""
+        """Add the penalty's gradient before every optimizer step."""
         check_single_samples(model, "EWC")
         self.model = model
         self.importance, self.centre, self.spread, self.tasks = {}, {}, 0.0, 0
@@ -149,7 +149,7 @@ class EWC(Method):
         return {"importance": kept, "centre": kept, "spread": NUMBER, "tasks": COUNT}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take over what `state_dict` gave."""
+        """Restore what `state_dict` returned."""
         model = check_loaded(
             {"importance": state["importance"], "centre": state["centre"]}, self.model
         )

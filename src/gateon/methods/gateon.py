@@ -68,7 +68,7 @@ class GateON(Method):
             this power; 0 for equal ones.
         inherit: start every new context as a copy of the one before it, as far as parameters are
             available; see gateon.inherit.
-        gate_penalty: lambda, the price of active units.
+        gate_penalty: lambda, the penalty on active units.
         encoder: gate a pretrained encoder like BERT at the places of the paper, see
             `gateon.anatomy.encoders`; instead of `sites`.
 
@@ -224,7 +224,7 @@ class GateON(Method):
         return like
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take over what `state_dict` gave."""
+        """Restore what `state_dict` returned."""
         if self.handle is not None:
             self.handle.load_state_dict(
                 {name: tensor for name, tensor in state.items() if name != "parents"}

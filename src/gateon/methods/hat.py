@@ -29,7 +29,7 @@ COSH = 50.0  # of a larger argument it would overflow
 class UnitMask(Contextual):
     """Multiplies the units of one place by a = sigmoid(s e_k), e_k learned for every context.
 
-    In training s runs from 1 / s_max to s_max over `cycle` batches and begins anew; in evaluation
+    In training s runs from 1 / s_max to s_max over `cycle` batches and starts over; in evaluation
     it is s_max.
 
     Args:
@@ -72,7 +72,7 @@ class UnitMask(Contextual):
         return 1 / self.s_max + (self.s_max - 1 / self.s_max) * place
 
     def add_context(self) -> None:
-        """One more embedding, which does not depend on how many there are."""
+        """Add an embedding, which does not depend on how many there are."""
         number = int(np.random.SeedSequence((*self.seed, self.contexts)).generate_state(1)[0])
         row = torch.randn(self.site.units, generator=torch.Generator().manual_seed(number))
         self.embeddings.append(nn.Parameter(row.to(self.cumulative)))
@@ -88,7 +88,7 @@ class UnitMask(Contextual):
         return (self.mask() * free).sum() / free.sum().clamp_min(torch.finfo(free.dtype).tiny)
 
     def forward(self, x: Tensor) -> Tensor:
-        """x times the mask; behind a flattening every unit stands at several positions."""
+        """x times the mask; after flattening, every unit is at several positions."""
         mask, dim = self.mask().to(x.dtype), self.site.dim
         shape = [-1 if d == dim % x.dim() else 1 for d in range(x.dim())]
         return x * mask.repeat_interleave(x.shape[dim] // self.site.units).view(shape)
@@ -117,10 +117,10 @@ class HAT(Method):
     per context are switched; scales and shifts are masked like biases.
 
     Args:
-        strength: lambda, the price of using free units.
+        strength: lambda, the penalty on using free units.
         s_max: the largest s; masks become harder with it.
         steps: number of batches in which s rises from 1 / s_max to s_max before it starts again; an
-            epoch as published. Best a divisor of a task's.
+            epoch as published. Ideally a divisor of a task's number of batches.
         largest: bound on the absolute value of embeddings.
         clip: the norm at which gradients are clipped.
         example: one batch of input, for models whose layers cannot be followed without data.
@@ -183,7 +183,7 @@ class HAT(Method):
         return self.strength * taken / room
 
     def stepped(self, model: nn.Module, optimizer: Optimizer) -> None:
-        """On to the next s."""
+        """Advance to the next s."""
         for mask in self.masks.values():
             mask.batches[mask.context] += 1
 
@@ -198,7 +198,7 @@ class HAT(Method):
         self._used.clear()
 
     def state_dict(self) -> dict[str, Any]:
-        """How many tasks are over; masks are in the model."""
+        """The number of finished tasks; masks are in the model."""
         return {"tasks": self.tasks}
 
     def state_like(self, state: Any, model: Grown) -> Any:
@@ -206,7 +206,7 @@ class HAT(Method):
         return {"tasks": COUNT}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take it over; what was derived from the masks is made anew."""
+        """Restore it, and recompute what is derived from the masks."""
         self.tasks = state["tasks"]
         self._used.clear()
 

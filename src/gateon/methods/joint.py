@@ -20,8 +20,8 @@ class Joint(Replay):
     """Multi-task training (Caruana 1997): task k learns all samples of tasks 1 to k.
 
     It is replay that keeps everything and weighs the k tasks alike, L_new / k + (k - 1) / k L_old,
-    with L_old over samples drawn from all past tasks alike: each sample counts equally, where tasks
-    are of one size. Its state holds all the data.
+    with L_old over samples drawn from all past tasks alike: samples count equally if tasks are of
+        equal size. Its state holds all the data.
 
     >>> Joint().name, Joint().replay, Joint().memory
     ('joint', True, None)

@@ -99,7 +99,7 @@ class LwF(Method):
         return {"teacher": dict(self.teacher), "contexts": list(self.contexts)}
 
     def state_like(self, state: Any, model: Grown) -> Any:
-        """The network as it was: of contexts that came later it knew nothing."""
+        """The network as it was, without contexts that were added later."""
         contexts = [Whole(0, model.context.high) for _ in state["contexts"]]
         least = 1 + max((k for k in state["contexts"] if type(k) is int), default=0)
         teacher = {
@@ -108,7 +108,7 @@ class LwF(Method):
         return {"teacher": teacher, "contexts": contexts}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take over what `state_dict` gave."""
+        """Restore what `state_dict` returned."""
         model = check_loaded({}, self.model)
         device = next(model.parameters()).device
         self.teacher = {name: value.to(device).clone() for name, value in state["teacher"].items()}

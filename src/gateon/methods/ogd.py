@@ -130,7 +130,7 @@ class OGD(Method):
         return {"basis": basis, "shapes": shapes, "tasks": COUNT}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take over what `state_dict` gave."""
+        """Restore what `state_dict` returned."""
         empty = {name: torch.empty(shape, device="meta") for name, shape in state["shapes"].items()}
         like = next(check_loaded({"shapes": empty}, self.model).parameters())
         self.basis = None if state["basis"] is None else state["basis"].to(like).clone()

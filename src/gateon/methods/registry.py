@@ -35,7 +35,7 @@ Fact = Literal["steps", "task_steps", "tasks", "inputs", "loss", "language"]
 
 @dataclass(frozen=True)
 class Entry:
-    """What is known of a method before it is imported.
+    """What is known about a method before it is imported.
 
     Args:
         about: one line.
@@ -202,7 +202,7 @@ def entry(name: str) -> Entry:
 
 
 def needs(name: str) -> set[Need]:
-    """What a method needs, of two at once what either needs.
+    """What a method needs; for two combined, what either needs.
 
     >>> needs("xdg+si")
     {'label'}
@@ -211,7 +211,7 @@ def needs(name: str) -> set[Need]:
 
 
 def facts_of(name: str) -> dict[str, Fact]:
-    """The fields of a method that the run decides, and by which fact, of both where it is two.
+    """The fields of a method that the run decides, and from which fact; those of both if combined.
 
     >>> facts_of("dendrites+si")
     {'segments': 'tasks', 'inputs': 'inputs'}
@@ -251,7 +251,7 @@ def make(name: str, options: Mapping[str, Any], facts: Mapping[Fact, Any], seed:
     Args:
         name: one of `METHODS`.
         options: values of some of its options, by name.
-        facts: what the run knows: see `Entry`.
+        facts: what is known about the run, see `Entry`.
         seed: of what it draws.
 
     >>> make("xdg+si", {"off": 0.6, "damping": 0.01}, {}, seed=0).second.damping

@@ -122,6 +122,6 @@ class Replay(Method):
         return self.kept.state_like(state, model) | {"tasks": COUNT, "steps": COUNT}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take over what `state_dict` gave."""
+        """Restore what `state_dict` returned."""
         self.kept.load_state_dict(state)
         self.tasks, self.steps = int(state["tasks"]), int(state["steps"])

@@ -63,7 +63,7 @@ class RelevanceMap(Contextual):
         return found
 
     def add_context(self) -> None:
-        """One more map, which does not depend on how many there are."""
+        """Add a map, which does not depend on how many there are."""
         number = int(np.random.SeedSequence((*self.seed, self.contexts)).generate_state(1)[0])
         values = self.high * torch.rand(
             self.used.shape, generator=torch.Generator().manual_seed(number)
@@ -84,13 +84,13 @@ class RelevanceMap(Contextual):
 
     @torch.no_grad()
     def prune(self, weight: Tensor) -> None:
-        """Leave out for good what is not certain to be used, or is next to nothing."""
+        """Permanently drop weights that are not certain to be used, or are almost 0."""
         soft = self.softround()
         self.map.masked_fill_((soft <= CERTAIN) | (soft * weight.abs() <= SMALLEST), 0)
 
     @torch.no_grad()
     def finish(self, weight: Tensor) -> None:
-        """The task is over: its map is what it is, and the weights it uses are taken."""
+        """End the task: fix its map, and reserve the weights it uses."""
         if not self.over[self.context]:
             self.prune(weight)
         self.used |= self.map > 0.5
@@ -221,7 +221,7 @@ class RMN(Method):
         self._factors.clear()
 
     def state_dict(self) -> dict[str, Any]:
-        """How many tasks are over; maps are in the model."""
+        """The number of finished tasks; maps are in the model."""
         return {"tasks": self.tasks}
 
     def state_like(self, state: Any, model: Grown) -> Any:
@@ -229,7 +229,7 @@ class RMN(Method):
         return {"tasks": COUNT}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take it over; what was derived from the maps is made anew."""
+        """Restore it, and recompute what is derived from the maps."""
         self.tasks = state["tasks"]
         self._factors.clear()
 

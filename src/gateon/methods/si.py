@@ -32,7 +32,7 @@ class SI(Method):
     theta*_i)^2 + damping), theta* <- theta and w <- 0, where theta* are the parameters at the end
     of the task before. The penalty is strength * sum_i Omega_i (theta_i - theta*_i)^2.
 
-    The gradient of the penalty is put into the gradients just before the optimizer's step, after g
+    The gradient of the penalty is added to the gradients just before the optimizer's step, after g
     was read; the loss of the learner is that of the task alone, and `value` gives the penalty. The
     publication does not reset its optimizer between tasks: `Learner(keep_optimizer=True)`.
 
@@ -160,7 +160,7 @@ class SI(Method):
         return {"importance": kept, "path": kept, "anchor": kept, "tasks": COUNT}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take over what `state_dict` gave."""
+        """Restore what `state_dict` returned."""
         kept = {key: state[key] for key in ("importance", "path", "anchor")}
         parameters = dict(check_loaded(kept, self.model).named_parameters())
         for key, tensors in kept.items():

@@ -49,7 +49,7 @@ class XdG(Method):
     gates: Gates | None = field(default=None, init=False, repr=False, compare=False)
 
     def prepare(self, model: nn.Module) -> None:
-        """Attach gates that are open or shut for good; the learner adds those of a new task."""
+        """Attach gates that stay open or shut; the learner adds those of a new task."""
         if not 0 <= self.off < 1:
             raise ValueError(f"off must be at least 0 and below 1, got {self.off}.")
         self.gates = attach(
@@ -59,5 +59,5 @@ class XdG(Method):
             gate.requires_grad_(False)
 
     def narrowed(self) -> Narrowed:
-        """Keeps nothing of single parameters."""
+        """Has no per-parameter state."""
         return Narrowed(self)
