@@ -52,7 +52,8 @@ def command(
         label: the column of labels.
         image: the column of images.
         split: the column that says train, validation or test.
-        epochs: the most passes over the rows; it ends early by the held-out share.
+        epochs: the most passes over the rows, up to ten times as many where they are few; it ends
+            early by the held-out share.
         model: a new model: the language model that reads texts: minilm (default), a directory, or a
             name on a hub.
         density: a new model: the share of units that are open in each task.

@@ -44,7 +44,8 @@ def command(directory: Directory, as_json: JSON = False) -> None:
     more = more_tasks(found["room"], tasks)
     if more is not None:
         line(f"about {more} more {'task' if more == 1 else 'tasks'} like these will fit")
-    line(f"{len(history)} changes, the last on {history[-1]['when']}: see history.jsonl")
+    changes = "1 change" if len(history) == 1 else f"{len(history)} changes"
+    line(f"{changes}, the last on {history[-1]['when']}: see history.jsonl")
 
 
 def _some(labels: tuple[str, ...]) -> str:

@@ -12,6 +12,7 @@ from .task import Task
 __all__ = ["card"]
 
 SHOWN = 12  # labels of a task
+USED_BY = {"model": "texts", "channels": "images"}  # settings that other kinds do not have
 
 
 def card(about: Mapping[str, Any]) -> str:
@@ -41,7 +42,11 @@ def card(about: Mapping[str, Any]) -> str:
     lines += ["", "## Use", "", "```python", "import gateon", ""]
     lines += ['model = gateon.load(".")', f"model.predict({_example(about)})", "```", ""]
     lines += ["Made with the settings", "", "```"]
-    lines += [f"{name} = {value}" for name, value in about["settings"].items()]
+    lines += [
+        f"{name} = {value}"
+        for name, value in about["settings"].items()
+        if about["kind"] == USED_BY.get(name, about["kind"])
+    ]
     lines += ["```", "", "`history.jsonl` has what was learned when, from which file.", ""]
     return "\n".join(lines)
 

@@ -273,6 +273,7 @@ class Columns:
                 self.warnings.append(f"Column {name!r} is empty: it is left out.")
             elif numbers is not None or self.is_category(name):
                 chosen.append(name)
+        chosen = chosen or [name for name in self.inputs_before if name in table.columns]
         if not chosen:
             raise ValueError(
                 f"{table.origin} has no column to learn from: name one with --text or --image; "

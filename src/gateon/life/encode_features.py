@@ -76,7 +76,7 @@ class FeatureEncoder:
         if len(absent) == len(known):
             raise ValueError(
                 f"{table.origin} has none of the columns that the model learned "
-                f"({', '.join(map(repr, known[:8]))}): rename its columns."
+                f"({', '.join(map(repr, known[:8]))}): name its columns like these."
             )
         sentences = []
         if absent:

@@ -20,7 +20,7 @@ from .knowledge import Knowledge
 from .lesson import Lesson, begun, samples_of, teach, whose
 from .network import copied
 from .read import read
-from .settings import settings_for
+from .settings import DEFAULTS, settings_for
 from .store import Store
 from .table import Table
 from .task import Task
@@ -57,6 +57,12 @@ class LivingModel:
         self._version: int | None = None
         self._unsaved: list[dict[str, Any]] = []
 
+    def __repr__(self) -> str:
+        """The tasks and where the model is kept."""
+        names = ", ".join(repr(task.name) for task in self.tasks)
+        kept = f", {str(self._folder)!r}" if self._folder else ""
+        return f"<LivingModel of {len(self.tasks)} tasks ({names}){kept}>"
+
     @property
     def tasks(self) -> list[Task]:
         """The tasks, in the order in which they were learned first."""
@@ -88,7 +94,7 @@ class LivingModel:
             label: the column of labels.
             image: the column of images.
             split: the column that says train, validation or test.
-            epochs: the most passes over the rows.
+            epochs: the most passes over the rows, up to ten times as many where they are few.
             keep: whether the held-out rows are kept, to measure on later.
             largest: bytes a file may take once unpacked; None for a gigabyte.
             listener: hears what goes on.
@@ -110,7 +116,8 @@ class LivingModel:
             lessons = []
             for group, told in groups.items():
                 samples = samples_of(knowledge, table, found, group, heard)
-                name, decided = (_checked(told or group), "") if told or group else (None, "")
+                named = group if told is None else told
+                name, decided = None if named is None else _checked(named), ""
                 if name is None:
                     verdict = whose(knowledge, samples)
                     name, decided = verdict.task, verdict.words
@@ -219,9 +226,9 @@ class LivingModel:
             settings = settings_for(found.kind, epochs=None, **self._wishes)  # type: ignore[arg-type]
             self._knowledge = begun(table, found, settings, heard)
         knowledge = self._knowledge
-        if epochs is not None:
-            knowledge.settings = replace(knowledge.settings, epochs=epochs)
-            knowledge.network.settings = knowledge.settings
+        passes = DEFAULTS[found.kind].epochs if epochs is None else epochs
+        knowledge.settings = replace(knowledge.settings, epochs=passes)
+        knowledge.network.settings = knowledge.settings
         return knowledge
 
     def _learned(self) -> Knowledge:
@@ -267,8 +274,7 @@ def load(path: str | Path) -> LivingModel | LoadedRun:
         path: the directory that `gateon learn`, `LivingModel.save` or `gateon run` left.
     """
     folder = Path(path).expanduser()
-    is_run = folder.is_dir() and ((folder / "record.json").exists() or bool(checkpoints(folder)))
-    return load_run(folder) if is_run and not _store(folder).exists else opened(folder)
+    return load_run(folder) if _holds_run(folder) else opened(folder)
 
 
 def opened(folder: Path) -> LivingModel:
@@ -320,11 +326,23 @@ def about(folder: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
 
 
 def _store(folder: Path) -> Store:
+    if _holds_run(folder):
+        raise ValueError(
+            f"{folder} holds a run, not a living model: look at it with gateon inspect, use it with "
+            "gateon.load in Python, or choose another directory."
+        )
     return Store(folder, card)
 
 
+def _holds_run(folder: Path) -> bool:
+    """Whether the directory is one that `gateon run` left."""
+    if not folder.is_dir() or Store(folder, card).exists:
+        return False
+    return (folder / "record.json").exists() or bool(checkpoints(folder))
+
+
 def _checked(name: str | None) -> str:
-    found = (name or "").strip()
+    found = name.strip() if isinstance(name, str) else ""
     if not found or not found.isprintable() or len(found) > 200:
         raise ValueError(f"A task needs a name of 1 to 200 printable characters, got {name!r}.")
     return found

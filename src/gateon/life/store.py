@@ -70,14 +70,12 @@ class Store:
         try:
             return int(content_of(path, 100))
         except FileNotFoundError:
+            self._refuse_if_lost()
             raise ValueError(
                 f"{self.folder} holds no living model: begin one with gateon learn."
             ) from None
         except ValueError as reason:
-            raise ValueError(
-                f"{path} is damaged: write into it the number of one of "
-                f"{[self._path(n).name for n in self._numbers()]}."
-            ) from reason
+            raise ValueError(f"{path} is damaged: {self._advice()}.") from reason
 
     def about(self) -> State:
         """The part "about" of the version in force, without reading its tensors."""
@@ -102,6 +100,8 @@ class Store:
     @contextmanager
     def changing(self) -> Iterator[None]:
         """Hold the directory for one change at a time; a second process is refused."""
+        if not self.exists:
+            self._refuse_to_overwrite()
         try:
             (self.folder / "versions").mkdir(parents=True, exist_ok=True)
         except OSError as reason:
@@ -180,6 +180,25 @@ class Store:
         others = [number for number in self._numbers() if self._path(number) != path]
         way = f", or write {others[-1]} into {self.folder / 'current'}" if others else ""
         return f"{path} is {how}: put back a copy of it{way}."
+
+    def _refuse_to_overwrite(self) -> None:
+        """A new model takes no files for its own that were there before it."""
+        self._refuse_if_lost()
+        for name in ("README.md", "history.jsonl"):
+            if (self.folder / name).exists():
+                raise ValueError(
+                    f"{self.folder} holds no living model but other files, and its {name} would be "
+                    "lost: choose a new directory."
+                )
+
+    def _refuse_if_lost(self) -> None:
+        """A model whose pointer was deleted is not begun anew, which would lose its versions."""
+        if (self.folder / "history.jsonl").exists() and self._numbers():
+            raise ValueError(f"{self.folder / 'current'} is missing: {self._advice()}.")
+
+    def _advice(self) -> str:
+        """How to choose the version in force by hand."""
+        return f"write into it the number of one of {[self._path(n).name for n in self._numbers()]}"
 
     def _complete(self) -> None:
         """Write what follows from the version in force, as a killed process may have left it out."""

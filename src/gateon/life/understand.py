@@ -256,5 +256,5 @@ def _check_images(table: Table, name: str) -> None:
     if missing := [path for path in paths if not path.is_file()]:
         raise ValueError(
             f"{len(missing):,} of {len(paths):,} images of {table.origin} are not there, the first "
-            f"is {missing[0]}: paths are relative to {folder}."
+            f"is {missing[0]}: paths are relative to {folder.resolve()}."
         )
