@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo demo-quick test browser roundings quality style bench torture clean
+.PHONY: demo demo-quick test browser ray roundings quality style bench torture clean
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -40,6 +40,11 @@ roundings: .venv/installed
 browser: .venv/installed
 	$(BIN)/pip install --quiet --constraint constraints.txt playwright
 	GATEON_BROWSER=1 $(BIN)/pytest tests/browser
+
+# Runs on a Ray cluster of two nodes on this machine; Ray is large, and its nodes need a machine that is not busy.
+ray: .venv/installed
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[ray]'
+	$(BIN)/pytest tests/workers/test_on_ray.py
 
 bench: .venv/installed
 	$(BIN)/python benchmarks/full_width_step.py
