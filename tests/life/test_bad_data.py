@@ -96,7 +96,7 @@ FILES = {
     "not Parquet": ("a.parquet", b"PAR1 and more", "a.parquet is damaged or not a Parquet file"),
     "not npz": ("a.npz", b"PK and more", "a.npz cannot be read as arrays"),
     "unknown": ("a.xlsx", b"PK", r"not a table that can be read: give CSV \(.csv\), TSV"),
-    "one image": ("a.png", b"\x89PNG", "a.png is one image: give a folder"),
+    "one image": ("a.png", b"\x89PNG", "a.png holds images without labels"),
     "no label column": (
         "a.csv",
         b"text,colour,kind\na b c,red,x\nd e f,blue,y\n",
@@ -309,6 +309,8 @@ def test_an_image_too_deep_in_the_folder_is_named(tmp_path):
 
 def test_images_beside_their_folders_are_named(tmp_path):
     Image.new("L", (9, 9)).save(tmp_path / "1.png")
+    refused("holds images without labels: put every image at CLASS/FILE", tmp_path)
+    shop(tmp_path)
     refused("1.png is not where it should be", tmp_path)
 
 

@@ -242,3 +242,19 @@ def test_epochs_are_those_of_one_lesson(living):
 def test_the_card_has_the_settings_of_its_kind(living):
     card = Path("m/README.md").read_text()
     assert "hidden = " in card and "model = minilm" not in card and "channels" not in card
+
+
+def test_images_without_classes_are_answered_and_not_learned(tmp_path):
+    image = pytest.importorskip("PIL.Image")
+    for n in range(8):
+        for colour in ("red", "blue"):
+            (tmp_path / "shop" / colour).mkdir(parents=True, exist_ok=True)
+            drawn = image.new("RGB", (12 + n, 12), colour)
+            drawn.save(tmp_path / "shop" / colour / f"{n}.png")
+    model = gateon.LivingModel()
+    model.learn(tmp_path / "shop", task="colours")
+    assert model.predict(tmp_path / "shop" / "red").labels == ["red"] * 8
+    assert model.predict(tmp_path / "shop" / "blue" / "3.png").labels == ["blue"]
+    with pytest.raises(ValueError, match="holds images without labels"):
+        model.learn(tmp_path / "shop" / "red", task="colours")
+    assert model.tasks[0].lessons == 1

@@ -91,6 +91,10 @@ class Columns:
         label_by_name = self.label_by_name(labelled)
         image = None if "text" in self.named else self.take("image", self.find_image())
         if image:
+            if labelled and set(self.table.columns) == {image}:
+                raise ValueError(
+                    f"{self.table.origin} holds images without labels: put every image at CLASS/FILE."
+                )
             self.label = label_by_name or self.only_column_left(labelled)
             return "images", (image,)
         text = self.find_text()

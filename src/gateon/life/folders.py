@@ -14,6 +14,7 @@ from .table_files import file_format, hash_of, read_file
 __all__ = ["read_folder"]
 
 LAYOUTS = {  # of the folders above a file, outermost first
+    0: (),  # to be answered; there is nothing to learn
     1: ("label",),
     2: ("task", "label"),
     3: ("task", "split", "label"),
@@ -24,7 +25,8 @@ def read_folder(folder: Path, largest: int | None = None) -> Table:
     """Read a folder of images or of tables.
 
     Images lie as CLASS/FILE, SPLIT/CLASS/FILE, TASK/CLASS/FILE or TASK/SPLIT/CLASS/FILE; folders
-    are taken for splits if all of their names are (train, validation, test and the like). Tables
+    are taken for splits if all of their names are (train, validation, test and the like). Images to
+    be answered may lie in no folder of a class. Tables
     are train.csv, test.csv and so on, in any format. Hidden files are not looked at.
     """
     tables: dict[str, Path] = {
@@ -66,7 +68,7 @@ def _images_table(folder: Path, images: list[Path], others: int) -> Table:
     places = [file.relative_to(folder).parts[:-1] for file in images]
     depths = {len(place): file for place, file in zip(places, images, strict=True)}
     if len(depths) > 1 or not set(depths) <= set(LAYOUTS):
-        odd = depths[min(depths)] if min(depths) == 0 or len(depths) > 1 else depths[max(depths)]
+        odd = depths[min(depths)] if len(depths) > 1 else depths[max(depths)]
         raise ValueError(
             f"{odd} is not where it should be: put every image of {folder} at CLASS/FILE, or every "
             "one at TASK/CLASS/FILE."

@@ -71,7 +71,8 @@ def read_file(path: Path, largest: int | None = None) -> Table:
         kind = file_format(path)
         if kind is None:
             if path.suffix.lower() in IMAGE_SUFFIXES:
-                raise ValueError(f"{path} is one image: give a folder of them as CLASS/FILE.")
+                cells = {"image": np.array([path.name], object)}
+                return made_table(cells, str(path), hash_of(path), path.parent)
             raise ValueError(f"{path} is not a table that can be read: give {FORMATS}.")
         if path.stat().st_size == 0:
             raise ValueError(f"{path} is empty: give it a header and rows.")
