@@ -39,7 +39,7 @@ def command(
 ) -> None:
     """Run several methods with several seeds, and compare them.
 
-    Options of methods hold for those that have them.
+    Options of a method apply to the methods that have them.
 
     Args:
         asked: what to run.

@@ -20,7 +20,7 @@ def command(
 ) -> None:
     """Write one task as files that run without gateon: plain, folded, with what prepares its input.
 
-    What was written is compared with the model before it is kept. Its README.md shows how to use it.
+    The files are compared with the model before they are kept. Its README.md shows how to use it.
 
     Args:
         directory: of the model.

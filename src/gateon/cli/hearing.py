@@ -1,4 +1,4 @@
-"""What a living model tells, on a terminal or in a log."""
+"""What a living model reports, on a terminal or in a log."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ __all__ = ["Hearing"]
 
 
 class Hearing:
-    """Sentences and a progress bar on standard error; asks for names where somebody can answer.
+    """Sentences and a progress bar on standard error; asks for names if someone can answer.
 
     Args:
-        quiet: only what must be known.
+        quiet: essential messages only.
     """
 
     def __init__(self, quiet: bool) -> None:
@@ -45,7 +45,7 @@ class Hearing:
             self.close()
 
     def name(self, suggestion: str) -> str:
-        """Ask how a new task is called, if anybody can answer; else say how it is called."""
+        """Ask for the name of a new task if someone can answer; else say what it is called."""
         self.close()
         if sys.stdin.isatty() and self.console.is_terminal:
             self.console.print(f"What is it called? [{suggestion}] ", markup=False, end="")

@@ -39,14 +39,14 @@ def command(
     """Learn a task, in a new model or in one that has learned others.
 
     The data are a CSV, TSV, JSON lines, Parquet or npz file, a folder of images (CLASS/FILE), or a
-    folder with train and test tables. Stopped at any moment, the directory holds the model as it
-    was. Training data are not stored.
+    folder with train and test tables. If stopped at any moment, the directory still holds the model
+    as it was. Training data are not stored.
 
     Args:
-        directory: of the model; made if it is not there.
+        directory: of the model; created if needed.
         data: the file or folder to learn.
-        task: the task it belongs to, a new or an old one. Without it a column called task or domain
-            says, and else the model decides, and says so.
+        task: the task the data belong to, new or old. By default a column called task or domain
+            says; without one the model decides, and says so.
         text: the column of texts.
         second: the column of second texts.
         label: the column of labels.
@@ -54,14 +54,14 @@ def command(
         split: the column that says train, validation or test.
         epochs: the most passes over the rows, up to ten times as many where they are few; it ends
             early by the held-out share.
-        model: a new model: the language model that reads texts: minilm (default), a directory, or a
-            name on a hub.
-        density: a new model: the share of units that are open in each task.
-        seed: a new model: the seed of weights, gates, the order of rows and what is held out.
-        keep_nothing: do not even keep the held-out rows, by which a task is measured again later.
+        model: for a new model, the language model that reads texts: minilm (default), a directory,
+            or a name on a hub.
+        density: for a new model, the share of units that are open in each task.
+        seed: for a new model, the seed of weights, gates, the order of rows and what is held out.
+        keep_nothing: do not keep held-out rows either; the task is then measured only once.
         data_limit: gigabytes a file may take once unpacked; 1 by default.
-        as_json: print what came of it as JSON.
-        quiet: say nothing but the result.
+        as_json: print the result as JSON.
+        quiet: print only the result.
     """
     largest = gigabytes(data_limit)
     with Hearing(quiet) as heard, changing(directory, model, density, seed) as living:

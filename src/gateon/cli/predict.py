@@ -30,7 +30,8 @@ def command(
 ) -> None:
     """Answer every row: label, probability, task, certainty.
 
-    It also says whether a row looks like any of the tasks. While the model learns, the version before is used.
+    It also says whether a row looks like any of the tasks. While the model is learning, the
+    previous version answers.
 
     Args:
         directory: of the model.
@@ -38,12 +39,12 @@ def command(
             on standard input.
         out: where to write the answers, a .csv, .tsv, .jsonl or .parquet file; without it they are
             printed as CSV.
-        task: the task of all rows; recognised for each without.
+        task: the task of all rows; by default each row's is recognised.
         text: the column of texts.
         second: the column of second texts.
         image: the column of images.
         data_limit: gigabytes a file may take once unpacked; 1 by default.
-        quiet: say nothing but the answers.
+        quiet: print only the answers.
     """
     largest = gigabytes(data_limit)
     if out is not None:

@@ -1,6 +1,6 @@
-"""The living model: it learns task by task from data of any kind, answers in between, and is kept.
+"""The living model: it learns task by task from any kind of data, and answers in between.
 
-The way of data: `read` gives a `Table`, `understand` says what its columns are, `hold_out` sets a
+Data flow: `read` gives a `Table`, `understand` says what its columns are, `hold_out` sets a
 share of the rows aside, and an encoder turns rows into what a network sees. None of these needs
 torch. Then a `Front` makes samples, a `TaskNetwork` learns them in the context of their task, a
 `Recogniser` says which task a sample belongs to, and `LivingModel` holds all of it, in versions

@@ -17,7 +17,7 @@ ENDINGS = (*DELIMITERS, ".jsonl", ".parquet")
 
 
 def check_ending(path: Path) -> None:
-    """Refuse a name that says no format.
+    """Refuse a file name that does not end in a known format.
 
     >>> check_ending(Path("answers.docx"))
     Traceback (most recent call last):

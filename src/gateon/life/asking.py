@@ -1,6 +1,6 @@
 """Answers: p(label | x) = sum_k p(context k | x) p(label | x, context k), see `Recogniser`.
 
-Samples are put together by context, so that a batch of many tasks costs hardly more than one of a
+Samples are grouped by context, so that a batch of many tasks costs hardly more than one of a
 single task: every context's sub-network sees only the samples that may be its own.
 """
 
@@ -24,7 +24,7 @@ NEGLIGIBLE = 0.02  # a context less likely than this is not asked about a sample
 
 @dataclass(frozen=True, eq=False)
 class Belief:
-    """What a model believes of samples.
+    """What a model believes about samples.
 
     Args:
         names: of all labels.
@@ -53,7 +53,7 @@ class Belief:
 
 
 def believed(knowledge: Knowledge, x: Tensor, told: Task | None = None) -> Belief:
-    """What the model believes of samples, of a task that is told or recognised."""
+    """What the model believes about samples, whose task is given or recognised."""
     scores = scores_of(knowledge, x)
     contexts = _contexts(knowledge, scores, told)
     joint = _rows(knowledge, x, scores, contexts, NEGLIGIBLE if told is None else 0.0)
@@ -85,7 +85,7 @@ def answers_for(knowledge: Knowledge, x: Tensor, told: Task | None = None) -> An
 
 
 def scores_of(knowledge: Knowledge, x: Tensor) -> Tensor:
-    """What the recogniser says of samples: the scores of all rows."""
+    """The recogniser's scores of all rows for samples."""
     parts = x.split(AT_ONCE)
     return torch.cat(
         [knowledge.recogniser.scores(knowledge.front.recognised_by(some.float())) for some in parts]
@@ -93,12 +93,12 @@ def scores_of(knowledge: Knowledge, x: Tensor) -> Tensor:
 
 
 def logits_of(knowledge: Knowledge, x: Tensor, asked: Tensor) -> Tensor:
-    """What the network says of samples in the contexts that are asked, (samples, rows).
+    """The network's logits for samples, in the contexts asked, (samples, rows).
 
     Args:
         knowledge: whose network.
         x: samples.
-        asked: whether each context is, (samples, contexts); rows of others are 0.
+        asked: whether to ask each context, (samples, contexts); rows of others are 0.
     """
     logits = torch.zeros(len(x), len(knowledge.recogniser.owner))
     for number, part in enumerate(knowledge.parts):

@@ -1,4 +1,4 @@
-"""How data are understood, told in words before anything is learned."""
+"""How data are understood, in words, before anything is learned."""
 
 from collections import Counter
 from textwrap import wrap

@@ -1,4 +1,4 @@
-"""What the columns of a table are. The rules, all of them, in the order in which they are asked:
+"""What the columns of a table are. All rules, in the order in which they are applied:
 
 1. A column that you name is taken.
 2. `split`: a column called split, part, set, subset or fold in which words are names of parts
@@ -14,8 +14,8 @@
 7. With neither image nor text, every column that is left is a feature: numbers, or words of at
    most 100 kinds (categories). Identifiers and words of more kinds are left out.
 
-Case, blanks and hyphens in names do not matter. What cannot be decided is asked for in a sentence
-that lists the columns. Labels and tasks are names: 1 becomes "1".
+Case, blanks and hyphens in names do not matter. Where the rules do not decide, an error lists the
+columns and asks. Labels and tasks are names: 1 becomes "1".
 """
 
 from collections import Counter
@@ -56,7 +56,7 @@ _LOOKED_AT = 1000  # cells that show whether a column reads like prose
 
 
 class Columns:
-    """The columns of a table while it is decided what they are."""
+    """The columns of a table while their uses are being decided."""
 
     def __init__(self, table: Table, named: dict[str, str], like: Mapping[str, Any]) -> None:
         self.table, self.named, self.like = table, named, dict(like)
@@ -125,7 +125,7 @@ class Columns:
     def by_name(
         self, names: tuple[str, ...], fits: Callable[[str], bool] | None = None
     ) -> tuple[str, str] | None:
-        """The first column called so that fits and was no input before."""
+        """The first fitting column with such a name that was not an input before."""
         for name in names:
             column = self.plain.get(name)
             if column not in self.left() or column in self.inputs_before:
@@ -143,7 +143,7 @@ class Columns:
         return self.is_flat(name) and not _reads_like_prose(self.table, name)
 
     def label_by_name(self, labelled: bool) -> str | None:
-        """The label, if a name says; data to predict need not have the one learned before."""
+        """The label, if a name says; data to predict need not have one."""
         guess = self.by_name(LABEL_NAMES, self.is_flat) if labelled or not self.like else None
         label = self.take("label", guess)
         if guess and label == guess[0] and (other := self.by_name(LABEL_NAMES, self.is_flat)):
@@ -254,7 +254,7 @@ class Columns:
         return None
 
     def ask(self, use: str, names: tuple[str, ...]) -> None:
-        """Raise the sentence that asks for a column."""
+        """Raise the error that asks for a column."""
         raise ValueError(
             f"{self.table.origin} has no column called {', '.join(names[:-1])} or {names[-1]}: "
             f"say which is the {use} with --{use}; its columns are {self.listed()}."

@@ -28,7 +28,7 @@ def doubts(
         table: the data.
         kind: texts, images or features.
         inputs: the columns a network sees.
-        keys: what each row is.
+        keys: the key of each row.
         names: every row's label.
         parts: the rows of each part.
     """

@@ -5,7 +5,7 @@ the mean. A category becomes a place for each word of the first task, one for wo
 and one for missing values. Mean, deviation and words are those of the first task's training rows.
 
 Later tasks may have other columns: those that are missing count as missing values, new ones are not
-used, and both are said. Data that share no column with the first task are refused.
+used, and both are reported. Data that share no column with the first task are refused.
 """
 
 from collections import Counter

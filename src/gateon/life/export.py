@@ -43,7 +43,7 @@ def export(knowledge: Knowledge, task: Task, format: Format, folder: Path) -> Pa
         knowledge: of the model.
         task: one of its tasks.
         format: torch (`torch.export`), onnx, or hf (transformers, texts only).
-        folder: to write; it must not be there.
+        folder: to write; it must not exist.
     """
     if format not in FORMATS:
         raise ValueError(f"There is no format {format!r}: choose {', '.join(FORMATS)}.")
@@ -70,7 +70,7 @@ def export(knowledge: Knowledge, task: Task, format: Format, folder: Path) -> Pa
 
 @torch.no_grad()
 def plain_task(knowledge: Knowledge, task: Task) -> nn.Module:
-    """The model of one task, told, as a plain module."""
+    """The model for one known task, as a plain module."""
     encoder = knowledge.front.encoder
     answer = _answer(knowledge, task).eval()
     _check_answer(knowledge, task, answer)
@@ -247,7 +247,7 @@ WRITERS: Mapping[str, Callable[[Knowledge, Task, Path], None]] = {
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without torch's remarks on its own exporter."""
+    """Silence torch's warnings about its own exporter."""
     logger = logging.getLogger("torch.onnx")
     level = logger.level
     logger.setLevel(logging.ERROR)
@@ -285,7 +285,7 @@ def _example(knowledge: Knowledge) -> tuple[dict[str, Tensor], dict[str, Any]]:
 
 
 def _check(expected: Tensor, found: Tensor) -> None:
-    """Refuse what differs from the model."""
+    """Refuse files that compute something else than the model."""
     difference = (expected - found).abs().max().item()
     if not difference < TOLERANCE:
         raise ValueError(
@@ -315,7 +315,7 @@ def _described(knowledge: Knowledge, task: Task, format: str) -> str:
 
 
 def known_task(knowledge: Knowledge, name: str | None) -> Task:
-    """The task of a name; without one, the only task there is."""
+    """The task with this name; by default the only one."""
     names = ", ".join(task.name for task in knowledge.tasks)
     if name is None and len(knowledge.tasks) == 1:
         return knowledge.tasks[0]

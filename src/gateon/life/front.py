@@ -32,7 +32,7 @@ class Front:
     Args:
         encoder: of the data, fitted on the first task.
         model: the language model of texts.
-        digest: that its weights must have, as JSON says; empty if it was not used yet.
+        digest: the sha256 that its weights must have; empty if it was not used yet.
     """
 
     def __init__(self, encoder: Encoder, model: str, digest: str = "") -> None:
@@ -44,7 +44,7 @@ class Front:
     def fit(
         cls, table: Table, found: Understanding, rows: NDArray[np.int64], settings: Settings
     ) -> Front:
-        """One for data like this."""
+        """A front fitted on data like this."""
         return cls(fit_encoder(table, found, rows), settings.model)
 
     @property

@@ -3,9 +3,9 @@
 A row's own content decides on which side it falls, not its place: it stays there when rows are
 shuffled, when a file grows, and when the same row comes in another file. Equal rows fall on the
 same side. With u(row) in [0, 1) drawn from sha256(seed, key), a row is held out if u < share. So a
-label's share is right on average and differs by chance; what is made sure of is that every label
-with two different rows has one on each side. Only for labels too small for their share can a row
-change sides as more rows come.
+label's share is right on average and differs by chance; the guarantee is that every label with two
+different rows has one on each side. Only for labels too small for their share can a row change
+sides as more rows come.
 """
 
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ def hold_out(
 
     Args:
         labels: of all rows.
-        keys: what each row is, from `row_keys`.
+        keys: the key of each row, from `row_keys`.
         share: of the rows to hold out, between 0 and 1.
         seed: another seed holds out other rows.
 
@@ -53,7 +53,7 @@ def hold_out(
     for own in keys_of.values():
         if len(own) > 1 and not own & held:
             held.add(min(own, key=lambda key: (drawn[key], key)))
-    for own in keys_of.values():  # last: to learn from a row matters more than to measure on it
+    for own in keys_of.values():  # last: learning from a row matters more than measuring on it
         if own <= held:
             held.remove(max(own, key=lambda key: (drawn[key], key)))
     out = np.array([key in held for key in keys], np.bool_)

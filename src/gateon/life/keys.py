@@ -1,4 +1,4 @@
-"""What a row is, in a few bytes: equal inputs have equal keys, in every file."""
+"""Keys of rows, a few bytes each: equal inputs have equal keys, in every file."""
 
 from collections.abc import Sequence
 from hashlib import sha256
@@ -20,7 +20,7 @@ def row_keys(table: Table, inputs: Sequence[str], files: bool = False) -> list[b
     Args:
         table: whose rows.
         inputs: the columns that count.
-        files: whether words in them are paths of images: then what is in the files counts.
+        files: whether words in them are paths of images: then the files' content counts.
 
     >>> example = Table({"text": np.array(["a", "b", "a"], object)}, "example")
     >>> one, other, again = row_keys(example, ["text"])
@@ -39,7 +39,7 @@ def row_keys(table: Table, inputs: Sequence[str], files: bool = False) -> list[b
 
 
 def _plain_bytes(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Numbers whose bytes are equal where they are: there is one zero, and one NaN."""
+    """Numbers whose bytes are equal where the numbers are: one zero, and one NaN."""
     return np.where(np.isnan(values), np.nan, values + 0.0).astype("<f8")
 
 

@@ -72,7 +72,7 @@ class Knowledge:
         return next((task for task in self.tasks if task.name == name), None)
 
     def put(self, task: Task) -> None:
-        """Keep a task, in the place of the one of its name."""
+        """Keep a task, replacing the one of the same name."""
         names = [known.name for known in self.tasks]
         if task.name in names:
             self.tasks[names.index(task.name)] = task
@@ -125,7 +125,7 @@ class Knowledge:
 
 
 def bounded(held: Held, most: int, largest: int, order: Tensor) -> Held:
-    """At most so many samples and bytes, the first of an order; of images half the precision.
+    """At most `most` samples and `largest` bytes, first in order; images in half precision.
 
     >>> import torch
     >>> few = Held(torch.ones(4, 1, 2, 2), torch.arange(4))

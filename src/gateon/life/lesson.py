@@ -41,7 +41,7 @@ Rows = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Lesson:
-    """What came of one lesson.
+    """The result of one lesson.
 
     Args:
         task: its name.
@@ -53,7 +53,7 @@ class Lesson:
         epochs: passes over the rows.
         steps: batches.
         seconds: it took.
-        decided: how the task was found, where nobody named it; else empty.
+        decided: how the task was found if it was not named; else empty.
         others: accuracy of every task then and now.
     """
 
@@ -77,7 +77,7 @@ class Samples:
     Args:
         x: samples to learn.
         labels: their labels.
-        held: samples to end by and, where there is no test part, to measure on.
+        held: samples for early stopping and, without a test part, for measuring.
         held_labels: theirs.
         test: samples to measure on only.
         test_labels: theirs.
@@ -144,7 +144,7 @@ def samples_of(
 
 
 def whose(knowledge: Knowledge, samples: Samples) -> Verdict:
-    """Whether the rows go on with an old task, and how sure that is."""
+    """Whether the rows continue an old task, and how sure that is."""
     if not knowledge.tasks:
         return judge([])
     chosen = torch.from_numpy(permutation(len(samples.x), 0, "whose")[:LOOKED_AT])
@@ -187,9 +187,9 @@ def teach(
         knowledge: learns.
         name: of the task, a new or an old one.
         samples: of it.
-        decided: how the task was found, where nobody named it.
+        decided: how the task was found if it was not named.
         keep: whether samples are kept to measure on.
-        listener: hears what goes on.
+        listener: receives messages and progress.
     """
     begin, now = time.monotonic(), datetime.now(UTC).isoformat(timespec="seconds")
     old = knowledge.task(name)
@@ -252,9 +252,9 @@ def teach(
 
 
 def _part(knowledge: Knowledge, task: Task, labels: set[str]) -> tuple[Part, Part]:
-    """The context in which labels of a task are learned, before and with those that are new to it.
+    """The context in which labels of a task are learned, without and with those new to it.
 
-    It is the one most of whose labels are there; a new one if none has even half of them there.
+    It is the one with the largest share of its labels present; a new one if that is under half.
     """
     best = max(task.parts, key=lambda part: part.coverage(labels), default=None)
     if best is None or best.coverage(labels) < COVERED:
@@ -283,7 +283,7 @@ def _hold(knowledge: Knowledge, task: Task, part: Part, samples: Samples) -> Non
 
 
 def _calibrate(knowledge: Knowledge) -> None:
-    """Compare the opinions of recogniser and network on all samples that are held."""
+    """Calibrate recogniser and network against each other on all held-out samples."""
     held = list(knowledge.held.values())
     if not held:
         return

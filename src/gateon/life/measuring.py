@@ -16,7 +16,7 @@ FULL = 0.05  # share of a layer that is still available when it counts as full
 
 
 def measure(knowledge: Knowledge, learned: str) -> None:
-    """Note how good every task is now; of the one just learned, that it was so then.
+    """Note the accuracy of every task now; for the one just learned, it is also its `then`.
 
     Args:
         knowledge: whose tasks.
@@ -42,7 +42,7 @@ def measure(knowledge: Knowledge, learned: str) -> None:
 
 
 def unmeasured(knowledge: Knowledge) -> None:
-    """Drop how good tasks are now whose samples are not kept: it will not be known again."""
+    """Drop the `now` of tasks whose samples are not kept: it cannot be measured again."""
     for task in list(knowledge.tasks):
         if task.name not in knowledge.held:
             knowledge.put(replace(task, now=None, untold=None))

@@ -33,8 +33,8 @@ __all__ = ["LivingModel", "about", "changing", "load", "opened"]
 class LivingModel:
     """A model that learns task after task, answers in between, and keeps what it learned.
 
-    Begin one with `LivingModel()`; `gateon.load(path)` opens one that was saved. What is learned is
-    in memory until `save`, which makes it the version in force of a directory, whole or not at all.
+    Begin one with `LivingModel()`; `gateon.load(path)` opens one that was saved. What is learned
+    stays in memory until `save` makes it the current version in a directory, atomically.
 
     Args:
         model: the language model that reads texts: minilm, a directory, or a name on a hub.
@@ -87,8 +87,8 @@ class LivingModel:
 
         Args:
             source: a path, a frame, a list, arrays, a data set: see docs/data.md.
-            task: what the rows belong to. Without it a column called task says; without that the
-                model decides whether an old task goes on or a new one begins.
+            task: the task of the rows. By default a column called task says; without one the model
+                decides whether they continue an old task or begin a new one.
             text: the column of texts.
             second: the column of second texts.
             label: the column of labels.
@@ -97,10 +97,10 @@ class LivingModel:
             epochs: the most passes over the rows, up to ten times as many where they are few.
             keep: whether the held-out rows are kept, to measure on later.
             largest: bytes a file may take once unpacked; None for a gigabyte.
-            listener: hears what goes on.
+            listener: receives messages and progress.
 
         Returns:
-            What came of it, one for each task.
+            The result for each task.
         """
         heard = listener or Silent()
         table = read(source, largest)
@@ -145,12 +145,12 @@ class LivingModel:
 
         Args:
             source: as `learn` takes it; labels are not looked at.
-            task: the task of all rows; recognised row by row without.
+            task: the task of all rows; by default each row's is recognised.
             text: the column of texts.
             second: the column of second texts.
             image: the column of images.
             largest: bytes a file may take once unpacked; None for a gigabyte.
-            listener: hears what goes on.
+            listener: receives messages and progress.
         """
         heard, knowledge = listener or Silent(), self._learned()
         told = None
@@ -169,10 +169,10 @@ class LivingModel:
         return answers_for(knowledge, x, told)
 
     def save(self, path: str | Path | None = None) -> None:
-        """Make what was learned the version in force of a directory.
+        """Save what was learned as the current version in a directory.
 
         Args:
-            path: the directory; that from which it was loaded by default.
+            path: the directory; by default the one it was loaded from.
         """
         folder = self._folder if path is None else Path(path).expanduser()
         if folder is None:
@@ -181,7 +181,7 @@ class LivingModel:
             self._commit(folder)
 
     def undo(self) -> tuple[int, int]:
-        """Go back to the version before the last `save`; returns both their numbers."""
+        """Go back to the version before the last `save`; return both version numbers."""
         if self._folder is None:
             raise ValueError("This model was never saved: there is nothing to go back to.")
         store = _store(self._folder)
@@ -195,7 +195,7 @@ class LivingModel:
     def export(
         self, task: str | None = None, format: Format = "torch", out: str | Path | None = None
     ) -> Path:
-        """Write a task as files that run without gateon; returns their directory.
+        """Write a task as files that run without gateon; return their directory.
 
         Args:
             task: which one; the only one by default.
@@ -238,7 +238,7 @@ class LivingModel:
 
     @contextmanager
     def _whole(self) -> Iterator[None]:
-        """What is learned inside is learned whole, or not at all."""
+        """Whatever is learned inside is learned completely, or not at all."""
         before = None if self._knowledge is None else copied(self._knowledge.state())
         events = list(self._unsaved)
         try:
@@ -249,7 +249,7 @@ class LivingModel:
             raise
 
     def _commit(self, folder: Path) -> None:
-        """Write a version; the directory is held."""
+        """Write a version, with the directory locked."""
         store, knowledge = _store(folder), self._learned()
         if store.exists and (folder != self._folder or store.current() != self._version):
             raise ValueError(
@@ -288,9 +288,9 @@ def opened(folder: Path) -> LivingModel:
 def changing(
     folder: Path, model: str | None = None, density: float | None = None, seed: int | None = None
 ) -> Iterator[LivingModel]:
-    """The model of a directory, a new one if there is none, saved if nothing fails inside.
+    """The model in a directory, or a new one; it is saved if nothing inside fails.
 
-    The directory is held all the while, so that no other process changes it.
+    The directory is locked meanwhile, so that no other process changes it.
     """
     store = _store(folder)
     with store.changing(), _gone_if_empty(store):
@@ -308,7 +308,7 @@ def changing(
 
 @contextmanager
 def _gone_if_empty(store: Store) -> Iterator[None]:
-    """A directory in which nothing came about is not left behind."""
+    """Remove the directory again if nothing was written into it."""
     try:
         yield
     finally:

@@ -68,7 +68,7 @@ class TaskNetwork:
         method = GateON(
             per=settings.per,
             rate=settings.rate,
-            epsilon=0.0,  # a unit that a task needs stays as it is for good
+            epsilon=0.0,  # a unit that a task needs never changes again
             density=settings.density,
             seed=settings.seed,
         )
@@ -120,13 +120,13 @@ class TaskNetwork:
 
     @property
     def method(self) -> GateON:
-        """GateON, with its state of now."""
+        """GateON, with its current state."""
         method = self.learner.method
         assert isinstance(method, GateON)
         return method
 
     def snapshot(self) -> Callable[[], None]:
-        """Remember everything as it is now; returns a function that puts it back."""
+        """Remember the current state; return a function that restores it."""
         held = copied(self.learner.state_dict())
         return partial(self.learner.load_state_dict, held)
 

@@ -14,7 +14,7 @@ __all__ = ["DEFAULTS", "Settings", "settings_for"]
 
 @dataclass(frozen=True)
 class Settings:
-    """The settings of a living model, fixed when it begins, but for `epochs`.
+    """The settings of a living model; all but `epochs` are fixed when it begins.
 
     Args:
         model: the language model that reads texts: minilm, tiny, a directory, or a name on a hub.
@@ -48,7 +48,7 @@ class Settings:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be."""
+        """Validate the settings."""
         for name, holds, wanted in (
             ("epochs", self.epochs >= 1, "at least 1"),
             ("density", 0 < self.density <= 1, "above 0 and at most 1"),
@@ -84,7 +84,7 @@ def settings_for(
     density: float | None = None,
     seed: int | None = None,
 ) -> Settings:
-    """The measured defaults for a kind of data, with what is given in their place.
+    """The measured defaults for a kind of data, overridden by what is given.
 
     >>> settings_for("texts", epochs=5).epochs
     5

@@ -1,10 +1,10 @@
-"""The directory of a living model: immutable versions, and a pointer to the one in force.
+"""The directory of a living model: immutable versions, and a pointer to the current one.
 
     support/
-      current                     the number of the version in force
+      current                     the number of the current version
       versions/000007.safetensors everything the model is, one file a version
       history.jsonl               what happened, one line an event
-      README.md                   the model card of the version in force
+      README.md                   the model card of the current version
 
 A change writes a whole new version aside and then replaces the pointer, one rename: a process that
 is killed leaves the old model or the new one. Readers take no lock; they follow the pointer to a
@@ -28,7 +28,7 @@ from ..storage.lock import alone_in
 __all__ = ["FORMAT", "KEPT", "Store"]
 
 FORMAT = 1  # of a version; raise it when an older gateon could no longer read a new one
-KEPT = 4  # versions on disk: the one in force and three to go back to
+KEPT = 4  # versions on disk: the current one and three to go back to
 LARGEST = 1 << 26  # bytes of history.jsonl that are read
 NAME = re.compile(r"([0-9]{6,})\.safetensors")
 
@@ -65,7 +65,7 @@ class Store:
         return (self.folder / "current").exists()
 
     def current(self) -> int:
-        """The number of the version in force."""
+        """The number of the current version."""
         path = self.folder / "current"
         try:
             return int(content_of(path, 100))
@@ -78,12 +78,12 @@ class Store:
             raise ValueError(f"{path} is damaged: {self._advice()}.") from reason
 
     def about(self) -> State:
-        """The part "about" of the version in force, without reading its tensors."""
+        """The part "about" of the current version, without reading its tensors."""
         about: State = self._read(only=["about"])["about"]
         return about
 
     def load(self) -> State:
-        """The whole version in force."""
+        """The whole current version."""
         return self._read(only=None)
 
     def history(self) -> list[State]:
@@ -99,7 +99,7 @@ class Store:
 
     @contextmanager
     def changing(self) -> Iterator[None]:
-        """Hold the directory for one change at a time; a second process is refused."""
+        """Lock the directory for one change at a time; a second process is refused."""
         if not self.exists:
             self._refuse_to_overwrite()
         try:
@@ -114,7 +114,7 @@ class Store:
             yield
 
     def commit(self, state: Mapping[str, Any], event: Mapping[str, Any]) -> int:
-        """Make a state the version in force, whole or not at all.
+        """Make a state the current version, atomically.
 
         Args:
             state: named parts, "about" among them.
@@ -138,10 +138,10 @@ class Store:
         return version
 
     def undo(self, event: Mapping[str, Any]) -> tuple[int, int]:
-        """Put the version before the one in force back into force.
+        """Make the previous version current again.
 
         Returns:
-            The version that was in force and the one that now is.
+            The version that was current and the one that now is.
         """
         last = self.about()
         version, parent = int(last["version"]), last["parent"]
@@ -176,7 +176,7 @@ class Store:
         return state
 
     def _lost(self, path: Path, how: str) -> str:
-        """What to do about a version in force that cannot be read."""
+        """What to do about a current version that cannot be read."""
         others = [number for number in self._numbers() if self._path(number) != path]
         way = f", or write {others[-1]} into {self.folder / 'current'}" if others else ""
         return f"{path} is {how}: put back a copy of it{way}."
@@ -201,7 +201,7 @@ class Store:
         return f"write into it the number of one of {[self._path(n).name for n in self._numbers()]}"
 
     def _complete(self) -> None:
-        """Write what follows from the version in force, as a killed process may have left it out."""
+        """Write what follows from the current version, in case a killed process left it out."""
         event = self.about().get("event")
         if event and not any(line.get("version") == event["version"] for line in self.history()):
             self._log(event)

@@ -30,13 +30,13 @@ __all__ = [
 Column = NDArray[Any]
 """One of three kinds, all of as many rows:
 
-- words: objects, each a str, or None where nothing is known; pictures of Pillow are kept this way;
-- numbers: int64, float64 (NaN where nothing is known) or bool;
+- words: objects, each a str, or None where missing; pictures of Pillow are kept this way;
+- numbers: int64, float64 (NaN where missing) or bool;
 - pixels: (N, H, W) or (N, C, H, W).
 """
-MISSING = frozenset(("", "na", "n/a", "nan", "null"))  # how files write that nothing is known
+MISSING = frozenset(("", "na", "n/a", "nan", "null"))  # how files mark missing values
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
-_WIDEST = 1 << 16  # columns: a table with more is almost surely the wrong way round
+_WIDEST = 1 << 16  # columns: a table with more is almost surely transposed
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,7 +71,7 @@ class Table:
         return [_word(cell) for cell in self.columns[name].tolist()]
 
     def numbers(self, name: str) -> NDArray[np.float64] | None:
-        """A column as numbers, NaN where nothing is known; None if a cell is no number.
+        """A column as numbers, NaN where missing; None if a cell is not a number.
 
         >>> column = np.array(["1", "", "2.5", "NaN"], object)
         >>> Table({"age": column}, "example").numbers("age")
@@ -100,7 +100,7 @@ class Table:
 
 
 def is_missing(cell: Any) -> bool:
-    """Whether a cell says that nothing is known: empty, NA, N/A, NaN or null, however written."""
+    """Whether a cell marks a missing value: empty, NA, N/A, NaN or null, however written."""
     return cell is None or (isinstance(cell, str) and cell.strip().lower() in MISSING)
 
 
@@ -111,7 +111,7 @@ def made_table(
     folder: Path | None = None,
     notes: tuple[str, ...] = (),
 ) -> Table:
-    """A table whose columns are named, as long as each other, and not empty."""
+    """A table whose columns are named, equally long and not empty."""
     if not columns:
         raise ValueError(f"{origin} has no columns: give it a header and rows.")
     if len(columns) > _WIDEST:
@@ -140,7 +140,7 @@ def made_table(
 def columns_of(name: str, values: Sequence[Any] | NDArray[Any], origin: str) -> dict[str, Column]:
     """The columns that a named list or array makes.
 
-    Lists of numbers, all as long, become a column for each place: name0, name1, ... Arrays of two
+    Lists of numbers of equal length become a column for each place: name0, name1, ... Arrays of two
     or three dimensions a row are pixels.
     """
     if isinstance(values, np.ndarray) and values.dtype.kind in "biuf":
@@ -195,7 +195,7 @@ def column_of(name: str, values: Iterable[Any], origin: str) -> Column:
 
 
 def joined(parts: dict[str, Table], name: str, origin: str) -> Table:
-    """Tables one behind another, with a column that says which one a row is of."""
+    """Concatenate tables, with a column that says which one a row came from."""
     if len({table.folder for table in parts.values()}) > 1:
         parts = {part: _with_whole_paths(table) for part, table in parts.items()}
     first_name, first = next(iter(parts.items()))
@@ -243,7 +243,7 @@ def is_image_path(cell: Any) -> bool:
 
 
 def _all_numbers(cells: list[Any]) -> NDArray[np.float64] | None:
-    """The usual column, in which nothing is missing, without looking at each cell by itself."""
+    """The usual column, with nothing missing, without looking at each cell."""
     try:
         found = np.array([float(cell) for cell in cells])
     except (TypeError, ValueError):
@@ -271,7 +271,7 @@ def _from_array(name: str, array: NDArray[Any], origin: str) -> dict[str, Column
 
 
 def _plain(cell: Any) -> Any:
-    """A cell as a plain value of Python; None where nothing is known."""
+    """A cell as a plain Python value; None if missing."""
     if isinstance(cell, np.generic):
         cell = cell.item()
     if hasattr(cell, "detach"):  # a tensor

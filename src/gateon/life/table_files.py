@@ -180,7 +180,7 @@ def _without_index(
 
 
 def _delimiter(text: str) -> str:
-    """The delimiter that gives the first records as many cells each, and the most."""
+    """The delimiter that splits the first records into equally many cells, and the most."""
     best, score = ",", (False, 1)
     for delimiter in DELIMITERS:
         reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
@@ -196,7 +196,7 @@ def _delimiter(text: str) -> str:
 
 @contextmanager
 def _cells_of_any_length(most: int) -> Iterator[None]:
-    """Lift the limit of the csv module, which is the same for the whole process, for a while."""
+    """Lift the csv module's limit, which is process-wide, for a while."""
     before = csv.field_size_limit(most + 1)
     try:
         yield

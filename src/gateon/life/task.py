@@ -1,7 +1,7 @@
 """What is known of one task.
 
-A task has a context for itself. It gets a further one when a lesson lacks most of the labels that a
-context has: to learn them apart is to leave the others as they are.
+A task has a context of its own. It gets another when a lesson lacks most of the labels that a
+context has: learning apart leaves the other labels as they are.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Part:
     rows: tuple[int, ...] = ()
 
     def coverage(self, labels: set[str]) -> float:
-        """The share of its labels that are among some."""
+        """The share of its labels that are among these."""
         return len(labels & set(self.labels)) / len(self.labels)
 
 

@@ -1,4 +1,4 @@
-"""What a living model tells while it works."""
+"""What a living model reports while it works."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ __all__ = ["Listener", "Silent"]
 
 
 class Listener(Protocol):
-    """Hears what goes on, and may be asked for a name."""
+    """Receives messages and progress, and may be asked for a name."""
 
     def say(self, words: str) -> None:
         """A sentence."""
 
     def progress(self, what: str, done: int, total: int | None) -> None:
-        """So much of it is done; None where nobody knows how much it is in all."""
+        """How much is done, and of how much; None if the total is unknown."""
 
     def name(self, suggestion: str) -> str:
-        """How a new task is to be called."""
+        """The name for a new task."""
 
 
 class Silent:
-    """Hears everything, says nothing, and takes what is suggested."""
+    """Ignores all messages, and accepts the suggested name."""
 
     def say(self, words: str) -> None:
         """Nothing."""

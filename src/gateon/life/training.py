@@ -54,7 +54,7 @@ def train(
         rows: of the output layer that belong to the task, those it knew before first.
         x: samples.
         y: which of `rows` each is.
-        held: samples and labels that are not learned, to see when to end.
+        held: held-out samples and labels, for early stopping.
         known: how many rows the task knew before.
         key: decides the order of the samples.
         told: called with epoch, epochs and loss.

@@ -35,7 +35,7 @@ class Understanding:
         split: the column that says the part, if any.
         task: the column that says the task, if any.
         names: every row's label, None where there is none.
-        keys: what each row is, for `hold_out`; none where labels are not needed.
+        keys: the key of each row, for `hold_out`; none where labels are not needed.
         parts: the rows of each part; all are in train where nothing says.
         tasks: the rows of each task; empty where no column says.
         reasons: what was decided, and why.
@@ -88,7 +88,7 @@ def understand(
         image: the column of images.
         split: the column that says train, validation or test.
         task: the column that says the task.
-        labelled: whether labels are needed; without, no row is left out.
+        labelled: whether labels are needed; if not, no row is left out.
         like: the `columns` of data learned before: their names are tried first, and data of
             another kind are refused.
 

@@ -1,4 +1,4 @@
-"""Rows come without the name of a task: do they go on with an old one, or begin a new one?
+"""Rows without a task name: do they continue an old task, or begin a new one?
 
 Two witnesses are asked about every old task. The recogniser says how many rows look like that task,
 whatever their labels are. The detector says whether the task still explains the labels: a loss fits
@@ -19,7 +19,7 @@ ALIKE = 0.5  # share of the rows that must look like a task for it to go on
 
 @dataclass(frozen=True)
 class Witness:
-    """What is found about one old task.
+    """What is known about one old task.
 
     Args:
         task: its name.

@@ -21,7 +21,7 @@ class Option:
     Args:
         name: without its section.
         kind: the annotation, with only those kinds that can be written in a file.
-        default: what it is where nobody asks for another value.
+        default: its value unless another is given.
         about: one sentence, from the docstring.
     """
 

@@ -30,7 +30,7 @@ __all__ = [
     "words_of",
 ]
 
-MOST = 10**9  # of anything counted: nobody waits for more
+MOST = 10**9  # of anything counted: more would never finish
 WORDS = {
     int: "a whole number",
     float: "a finite number",

@@ -90,7 +90,7 @@ def sum_in_place(tensors: list[Tensor]) -> None:
 
 
 def check_shareable(network: nn.Module) -> None:
-    """Refuse a network in which samples of a batch depend on each other other than by our norms."""
+    """Refuse a network in which samples of a batch interact, except through our norms."""
     for name, module in network.named_modules():
         if isinstance(module, nn.modules.batchnorm._BatchNorm):
             raise ValueError(

@@ -62,7 +62,7 @@ class Processes:
         return bool(found)
 
     def first(self, do: Callable[[], Found]) -> Found:
-        """What the first process finds, in all of them; others do nothing and wait for it.
+        """The first process's result, in all of them; the others wait for it.
 
         An error is raised in the first, and in the others as RefusedError.
         """
@@ -115,7 +115,7 @@ def current() -> Processes:
 
 @contextmanager
 def together(device: str = "cpu") -> Iterator[Processes]:
-    """Start what torchrun asks for in the environment, and end it afterwards.
+    """Join the processes that torchrun has started, and leave them afterwards.
 
     Args:
         device: where the network will be; on "cuda" every process takes a device of its own.

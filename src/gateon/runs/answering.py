@@ -1,4 +1,4 @@
-"""Answers of what a run has learned: labels by name, probabilities, tasks and certainty."""
+"""Answers from what a run has learned: labels by name, probabilities, tasks and certainty."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ class LoadedRun:
 
     Args:
         record: of the run.
-        learner: with everything it learned, to go on with or to look into.
-        specification: what the run was asked for; None if it was begun from Python.
+        learner: with everything it learned, to train further or to inspect.
+        specification: that of the run; None if it was started from Python.
     """
 
     record: Record
@@ -54,9 +54,9 @@ class LoadedRun:
 
         Args:
             x: inputs as the stream makes them, a tensor or an array of shape (N, ...); of a run on
-                texts, the texts or pairs of texts themselves, or their tokens.
+                texts, the texts or pairs of texts, or their tokens.
             task: name or number of the task they all belong to. None recognises that of each
-                sample by how sure the network is, which errs more often than where it is told.
+                sample by how sure the network is, which is less reliable than giving it.
         """
         inputs = self._inputs(x)
         contexts = self._contexts(task)

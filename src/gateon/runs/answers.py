@@ -41,7 +41,7 @@ class Answers:
         probabilities: of that label.
         tasks: the task of each; empty where the network is the same in all.
         certainty: of that task, from 0 to 1; 1 where it was told.
-        known: whether each looks like any task that was learned; yes where nobody can tell.
+        known: whether each looks like any task that was learned; true if that cannot be told.
 
     >>> answers = Answers(["card"], np.array([0.9]), ["banking"], np.array([1.0]), np.array([True]))
     >>> next(iter(answers)).label, len(answers)

@@ -1,4 +1,4 @@
-"""What a specification is made into: method, network, learner."""
+"""From a specification to its method, network and learner."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ __all__ = ["make_learner", "make_method", "needs_label"]
 
 
 def make_learner(asked: Specification, stream: Stream) -> AnyLearner:
-    """The learner that a specification asks for, for the stream's inputs and classes."""
+    """The learner of a specification, for the stream's inputs and classes."""
     if asked.method.name == "isolated":
         return Isolated(partial(_learner, asked, stream, alone=True))
     if asked.method.name == "zoo":
@@ -69,7 +69,7 @@ def needs_label(asked: Specification) -> bool:
 
 
 def _facts(asked: Specification, stream: Stream | None, loss: Loss) -> dict[Fact, Any]:
-    """What the run knows and methods ask for."""
+    """The facts about a run that methods need."""
     training = asked.training
     facts: dict[Fact, Any] = {"language": asked.stream.is_text, "loss": loss}
     if stream is None:
@@ -168,7 +168,7 @@ def _made(asked: Specification, stream: Stream) -> nn.Module:
 
 
 def _start(asked: Specification, stream: Stream) -> None:
-    """Settle threads and seed, and refuse what this machine lacks before anything is made."""
+    """Set threads and seed, and refuse what this machine lacks before anything is built."""
     _settle(asked)
     asked.training.find_device()
     _check_room(asked, stream)

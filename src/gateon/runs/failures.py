@@ -18,7 +18,7 @@ def explained(reason: Exception, at: Position, resumed: Path | None) -> Exceptio
     Args:
         reason: the one that was raised.
         at: where the run was.
-        resumed: the checkpoint gone on from, if no step was made since.
+        resumed: the checkpoint resumed from, if no step was made since.
     """
     if is_out_of_memory(reason):  # in the middle of a step, which must not be saved
         return MemoryError(

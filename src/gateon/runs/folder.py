@@ -60,7 +60,7 @@ def checkpoint_path(folder: Path, task: int, step: int) -> Path:
 
 
 def checkpoints(folder: Path) -> list[Path]:
-    """All there are, that of the furthest position first."""
+    """All checkpoints, the furthest position first."""
     found = [path for path in folder.iterdir() if NAME.fullmatch(path.name)]
     old = [folder / OLD] * (folder / OLD).exists()
     return sorted(found, key=_position, reverse=True) + old
@@ -95,7 +95,7 @@ def newest(folder: Path) -> tuple[Path, dict[str, Any]] | None:
 
 
 def keep_only(folder: Path, kept: Collection[Path]) -> None:
-    """Remove all other checkpoints, and what a process that died left half-written."""
+    """Remove all other checkpoints, and files that a dead process left half-written."""
     halves = [*folder.glob("checkpoint*.part"), *folder.glob("record.json.part")]
     for path in [*checkpoints(folder), *halves]:
         if path not in kept:
@@ -103,7 +103,7 @@ def keep_only(folder: Path, kept: Collection[Path]) -> None:
 
 
 def last_checkpoint(folder: Path, tasks: int) -> Path | None:
-    """The checkpoint of a finished run of so many tasks, if it was kept."""
+    """The checkpoint of a finished run with this many tasks, if it was kept."""
     paths = [checkpoint_path(folder, tasks, 0), folder / OLD]
     return next((path for path in paths if path.exists()), None)
 
@@ -121,13 +121,13 @@ def is_finished(folder: Path) -> bool:
 
 
 def _beyond(folder: Path, record: Record) -> list[Path]:
-    """The checkpoints of a run that is being extended, that of the furthest position first."""
+    """The checkpoints of a run that is being extended, the furthest position first."""
     end = (len(record.tasks), 0)
     return [path for path in checkpoints(folder) if _position(path) > end]
 
 
 def held_specification(folder: Path) -> dict[str, Any]:
-    """What the run in a directory was asked for, finished or not."""
+    """The specification of the run in a directory, finished or not."""
     record = finished_record(folder)
     if record is not None and not _beyond(folder, record):
         return record.specification

@@ -1,6 +1,6 @@
 """What makes two runs the same run: the resolved specification, the numerics, and the data.
 
-The data count by the hash of their arrays: see `gateon.runs.folder.check_same`.
+Data are compared by the hash of their arrays: see `gateon.runs.folder.check_same`.
 """
 
 from __future__ import annotations
@@ -14,10 +14,9 @@ from typing import Any
 
 __all__ = ["NUMERICS", "check_clean", "commit", "is_dirty", "key_of"]
 
-# The version of the numbers that gateon computes. Whoever changes a result beyond rounding, for
-# equal options and data, raises it by one in the same commit and says so in the CHANGELOG; a change
-# that only moves code does not. Records without a version were written before there was one, and
-# are of version 1.
+# The version of the numbers that gateon computes. A commit that changes a result beyond rounding,
+# for equal options and data, raises it by one and says so in the CHANGELOG; a commit that only
+# moves code does not. Records without a version are older, and count as version 1.
 NUMERICS = 1
 
 WITHOUT_EFFECT = ("data_limit",)  # options of a stream that never change its data
@@ -57,7 +56,7 @@ def commit() -> str | None:
 
 
 def is_dirty() -> bool:
-    """Whether gateon runs from a source tree with changes that are not committed."""
+    """Whether gateon runs from a source tree with uncommitted changes."""
     return (commit() or "").endswith("+")
 
 

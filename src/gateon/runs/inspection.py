@@ -15,7 +15,7 @@ __all__ = ["Inspection", "inspect"]
 
 @dataclass
 class Inspection:
-    """What was found, a line each, and what is wrong, a sentence each."""
+    """What was found, one line each, and what is wrong, one sentence each."""
 
     found: list[str] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
@@ -50,7 +50,7 @@ def inspect(folder: Path) -> Inspection:
 
 
 def _is_over(folder: Path) -> bool:
-    """Whether nothing is left to do; a damaged record is told of instead."""
+    """Whether nothing is left to do; a damaged record is reported instead."""
     try:
         return is_finished(folder)
     except (ValueError, OSError):

@@ -1,4 +1,4 @@
-"""A trained model out of the directory of a run, to answer with."""
+"""A trained model from the directory of a run, ready to answer."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ MOST = 10**6  # tasks, classes, or the length of an input
 
 
 def load_run(folder: str | Path, learner: AnyLearner | None = None) -> LoadedRun:
-    """What the run in a directory has learned, finished or not; its data are not needed.
+    """Load what a run has learned, finished or not; its data are not needed.
 
-    The generator of random numbers and the number of threads stay as they are.
+    Torch's random generator and number of threads are left unchanged.
 
     Args:
         folder: the directory.
-        learner: of a run that was begun from Python: made with the arguments it had there.
+        learner: for a run started from Python, its learner, made with the same arguments.
 
     >>> import tempfile
     >>> import numpy as np

@@ -1,4 +1,4 @@
-"""The way of a run: task by task, what is learned is measured and saved."""
+"""The loop of a run: learn, measure and save, task by task."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ class Loop:
     Args:
         stream: the tasks.
         learner: what learns them.
-        record: what is found goes into it.
+        record: receives the results.
         plan: how much is learned, and when it is measured and saved.
-        progress: who is told how it goes.
+        progress: receives reports.
         processes: that train together.
         folder: directory of the run, if it has one; it goes on from the newest checkpoint there.
         first: the last checkpoint of the finished run that this one extends.
@@ -60,11 +60,11 @@ class Loop:
         self.at = Position()
         self.trained = 0.0  # seconds of training in the current task
         self.saver = Saver(folder, plan.save_every, processes, pinned=first)
-        self.resumed: Path | None = None  # the checkpoint gone on from, until a step is made
+        self.resumed: Path | None = None  # the checkpoint resumed from, until a step is made
         self.stop = Stop()
 
     def go(self) -> Record:
-        """Learn, from wherever the run is to its end; the record."""
+        """Learn from the current position to the end; return the record."""
         self._resume()
         done = sum(self.plan.steps[: self.at.task]) + self.at.step
         self.progress.begin(self.record.name, self.plan.steps, done)
@@ -91,7 +91,7 @@ class Loop:
             raise self.stop.reason
         return self.record
 
-    # A task is learned.
+    # Learning.
 
     def _learn_task(self) -> None:
         task = self.stream[self.at.task]
@@ -138,9 +138,9 @@ class Loop:
         self.trained += time.monotonic() - begin
 
     def _end_task(self, task: Task) -> None:
-        """Tell the learner; what a method does then is part of its price."""
+        """Tell the learner; what its method does then counts as training time."""
         begin, rows = time.monotonic(), torch.arange(len(task.train)).split(self.plan.batch)
-        if not self.at.ended and not self._infers:  # else nobody is told where tasks end
+        if not self.at.ended and not self._infers:  # else it is not told where tasks end
             data = ((task.train.x[i], task.train.y[i]) for i in rows)
             self.learner.end_task(self.at.task, data)
         self.trained += time.monotonic() - begin
@@ -167,7 +167,7 @@ class Loop:
                 f"{task.name!r}: choose a smaller one."
             )
 
-    # What was learned is measured.
+    # Measuring.
 
     def _measure(self) -> None:
         start, record, now = time.monotonic(), self.record, self.at.task
@@ -200,7 +200,7 @@ class Loop:
         return self._scores(task)
 
     def _add_to_curve(self) -> float:
-        """Measure the task being learned; how long that took."""
+        """Measure the task being learned; return how long that took."""
         start = time.monotonic()
         right, _ = self._scores(self.at.task)
         self.record.curves[self.at.task].append([self.at.step, right])
@@ -210,7 +210,7 @@ class Loop:
         part: Part = "test" if self.record.part == "test" else "validation"
         return scores(self.learner, self.stream, task, self.record.contexts[task], part)
 
-    # What was learned is saved.
+    # Saving.
 
     def _save(self) -> None:
         self.stop.saving = True

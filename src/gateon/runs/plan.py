@@ -62,7 +62,7 @@ def check_plan(
     curves: int | None,
     isolated: list[float] | None,
 ) -> None:
-    """Refuse arguments of `run` that mean nothing, before anything is done."""
+    """Validate the arguments of `run` before anything is done."""
     for name, value in (("steps", steps), ("epochs", epochs), ("batch", batch), ("curves", curves)):
         if value is not None and value < 1:
             raise ValueError(f"{name} must be at least 1, got {value}.")

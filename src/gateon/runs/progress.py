@@ -9,7 +9,7 @@ __all__ = ["Progress", "Quiet"]
 
 
 class Progress(Protocol):
-    """What a run reports while it goes on."""
+    """Progress interface: what a run reports as it proceeds."""
 
     def begin(self, name: str, steps: Sequence[int], at: int) -> None:
         """A run starts, with the steps of each task, or continues after `at` steps in all."""

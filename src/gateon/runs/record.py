@@ -36,14 +36,14 @@ MACRO_F1 = {
 
 @dataclass
 class Record:
-    """Everything a run found, and all that is needed to run it again.
+    """Everything a run found, and all that is needed to repeat it.
 
     Args:
         name: of the run.
-        specification: what was asked for.
+        specification: what was run.
         data: where the data came from, with its sha256.
         tasks: their names, in order.
-        identities: which task each one is; one that returns has the number it had before.
+        identities: which task each one is; a task that returns keeps its number.
         contexts: the context each task was learned in; where contexts are inferred, the one it
             ended in.
         switches: where contexts are inferred, [task, step, context] of each switch that was found.
@@ -61,7 +61,7 @@ class Record:
         classes: how many outputs the network has.
         part: the part of the data it was measured on, "test" or "validation".
         environment: versions, commit, machine, time.
-        command: what runs it again; None where it was begun from Python.
+        command: what runs it again; None if it was started from Python.
         numerics: version of the numbers, see `gateon.runs.identity`; older ones are not comparable.
         schema: the version of this format.
     """
@@ -93,7 +93,7 @@ class Record:
 
     @property
     def is_old(self) -> bool:
-        """Whether this gateon would find other numbers: such records must not be mixed with new."""
+        """Whether the numerics have changed since: do not mix such records with new ones."""
         return self.numerics != NUMERICS
 
     @property
@@ -115,7 +115,7 @@ class Record:
         return [value for k, row in enumerate(rows) if (value := row[k]) is not None]
 
     def save(self, path: Path) -> None:
-        """Write it as JSON, whole or not at all."""
+        """Write it as JSON, atomically."""
         tables = {"accuracy": packed(self.accuracy), "macro_f1": packed(self.macro_f1)}
         content = as_lines(asdict(self) | tables | {"summary": self.summary, "schema": SCHEMA})
         with whole_file(path) as aside:

@@ -1,4 +1,4 @@
-"""From the options somebody gave to the value of every option."""
+"""From the options given to a value for every option."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def dotted(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def resolve(options: Mapping[str, Any]) -> Resolved:
-    """Decide every option that was not given, and refuse those that would do nothing.
+    """Fill in every option that was not given, and refuse those without effect.
 
     The stream decides the kind of network; method and preset decide the rest of the defaults.
 

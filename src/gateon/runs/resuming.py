@@ -1,4 +1,4 @@
-"""Going on from the newest checkpoint in a directory, if it is one of this run."""
+"""Resuming from the newest checkpoint in a directory, if it belongs to this run."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def resume(
     plan: Plan,
     processes: Processes,
 ) -> tuple[Path, Held] | None:
-    """Put the learner where the newest checkpoint was taken; that, and what else it holds.
+    """Restore the learner from the newest checkpoint; return its path and what else it holds.
 
     Args:
         folder: the directory of the run.
         stream: what is learned.
         learner: as it is before the first task.
-        record: of the run that is asked for.
+        record: of the requested run.
         plan: of that run.
         processes: that train together.
     """

@@ -57,27 +57,28 @@ def run(
 
     Args:
         stream: the tasks.
-        learner: what learns them. When `run` returns it has learned them, be it now or before.
-        out: directory of the run. It is resumed if it was begun, and returned at once if it is
-            finished; if it is finished with fewer tasks, it goes on with the others.
+        learner: what learns them. When `run` returns it has learned them, now or in an earlier
+            call.
+        out: directory of the run. An unfinished run is resumed, a finished one is returned at once,
+            and one finished with fewer tasks continues with the rest.
         steps: batches of each task.
         epochs: instead of steps, how often to go through the samples of each task; the last batch
             of an epoch may be smaller.
-        batch: samples in each.
+        batch: samples per batch.
         seed: of the order of the samples.
         evaluate: after each task measure "all" tasks so far; only at the "last"; or after every
-            n-th. Its own is always measured.
-        curves: also measure the task being learned every so many steps.
+            n-th. The task just learned is always measured.
+        curves: the number of steps after which the current task is measured too.
         part: "test", or "validation" to choose settings.
         isolated: accuracies of networks that learned one task each, for the accuracy deviation.
         isolated_macro_f1: their macro-F1.
         specification: what to write into the record; by default stream, method and budget.
-        progress: who is told how it goes.
+        progress: receives reports.
         save_every: seconds between checkpoints. By default 60, or more where they would cost more
             than 2 % of the time, and after every task where they cost less.
         keep: leave the last checkpoint beside the record when the run is finished.
         restore: False leaves the learner of a finished run as it is, if only the record is wanted.
-        command: what began it, for the record.
+        command: the command that started it, for the record.
 
     >>> from functools import partial
     >>> import torch, gateon
@@ -133,7 +134,7 @@ def run(
 
 
 def _check_finished(folder: Path, found: Record, asked: Record, tasks: int) -> None:
-    """Refuse a finished run that neither is the one asked for nor can be extended to it."""
+    """Refuse a finished run that is not the requested one and cannot be extended to it."""
     path, done = folder / "record.json", len(found.tasks)
     check_same(found.specification, found.data, found.numerics, asked, path)
     if tasks < done:
@@ -150,7 +151,7 @@ def _check_finished(folder: Path, found: Record, asked: Record, tasks: int) -> N
 def _described(
     stream: Stream, learner: AnyLearner, plan: Plan, steps: int, part: Part
 ) -> dict[str, Any]:
-    """What identifies a run that was begun from Python."""
+    """What identifies a run started from Python."""
     return {
         "stream": stream.settings,
         **learner.description,

@@ -1,4 +1,4 @@
-"""Whether a directory holds the run that is asked for, or one with another number of tasks.
+"""Whether a directory holds the requested run, or one with another number of tasks.
 
 A run may be given more tasks: what it learned first does not depend on how many follow, unless
 `needs_number` says so. Everything else must be equal.
@@ -28,13 +28,13 @@ def check_same(
     asked: Record,
     path: Path,
 ) -> bool:
-    """Refuse a directory that holds another run than the one asked for.
+    """Refuse a directory that holds a run other than the requested one.
 
-    The data must be the same too: files may change, and stand-ins make room for the real ones.
+    The data must be the same too: files may change, and stand-ins may be replaced by the real data.
 
     Args:
         specification, data, numerics: of the run that was found.
-        asked: a record of the run asked for.
+        asked: a record of the requested run.
         path: where it was found.
 
     Returns:
@@ -79,7 +79,7 @@ def needs_number(specification: Mapping[str, Any]) -> str | None:
 def _differ_in_length(
     held: Mapping[str, Any], wanted: Mapping[str, Any], differ: list[str]
 ) -> bool:
-    """Whether two runs differ in nothing but how many tasks there are."""
+    """Whether two runs differ only in the number of tasks."""
     if differ == ["stream"]:  # begun from Python
         return _first_tasks_equal(held.get("stream"), wanted.get("stream"))
     if differ == ["stream.tasks"]:
@@ -88,7 +88,7 @@ def _differ_in_length(
 
 
 def _first_tasks_equal(one: Any, other: Any) -> bool:
-    """Whether of two streams, by their settings, one begins with all tasks of the other.
+    """Whether one of two streams, given by settings, begins with all tasks of the other.
 
     >>> few, many = ({"stream": "permuted-mnist", "tasks": n, "seed": 0} for n in (10, 12))
     >>> _first_tasks_equal(few, many), _first_tasks_equal(few, {**many, "seed": 1})
@@ -108,7 +108,7 @@ def _first_tasks_equal(one: Any, other: Any) -> bool:
 
 
 def _comparable(specification: Mapping[str, Any]) -> dict[str, Any]:
-    """Every option by its dotted name: older specifications lack options, or call them otherwise.
+    """Every option by its dotted name: older specifications lack options, or name them differently.
 
     A run that was begun from Python has settings of its own, which stay as they are.
     """

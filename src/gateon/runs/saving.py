@@ -26,7 +26,7 @@ class Saver:
         folder: the directory of the run.
         every: seconds between checkpoints; None: as often as costs little.
         processes: that train together; the first of them keeps the time and writes.
-        pinned: a checkpoint that stays meanwhile: that of the finished run which is being extended.
+        pinned: a checkpoint to keep meanwhile: that of the finished run being extended.
     """
 
     def __init__(

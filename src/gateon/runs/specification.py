@@ -1,4 +1,4 @@
-"""A specification: everything that decides what a run finds, in sections; as a file it is TOML."""
+"""A specification: everything that determines a run's results, in sections; stored as TOML."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ def run_specification(
     stream = specification.make_stream()
     apart = None
     if isolated and specification.method.name != "isolated":
-        specification.make_learner(stream)  # what cannot be made is found before anything runs
+        specification.make_learner(stream)  # fail before anything runs if it cannot be built
         apart = isolated_record(specification, out.parent, progress)
     return learn(
         specification,

@@ -1,7 +1,6 @@
 """The state of a run, as its checkpoints hold it: where it is, what it found, what was learned.
 
-Everything is compared with what it must be before any of it is taken over: a whole file may still
-be that of something else.
+Everything is checked before any of it is loaded: an intact file may still belong to something else.
 """
 
 from __future__ import annotations
@@ -71,7 +70,7 @@ class Held:
 def state_of(
     record: Record, position: Position, trained: float, learner: AnyLearner, tasks: int
 ) -> dict[str, Any]:
-    """The state of a run of so many tasks."""
+    """The state of a run with this many tasks."""
     return {
         "specification": record.specification,
         "data": record.data,
@@ -97,12 +96,12 @@ def is_state(state: Mapping[str, Any]) -> bool:
 def held_in(
     state: Mapping[str, Any], plan: Plan, *, inferred: bool, separate: bool, same_length: bool
 ) -> Held:
-    """What a state holds; ValueError says what is not as it must be.
+    """What a state holds; ValueError says what is wrong with it.
 
     Args:
         state: as `state_of` made it, perhaps long ago: with schema 1 the times were in the other
             parts.
-        plan: of the run that goes on with it.
+        plan: of the run that resumes from it.
         inferred: whether contexts are inferred.
         separate: whether contexts have networks of their own.
         same_length: whether the state is of a run with as many tasks.

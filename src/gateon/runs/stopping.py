@@ -1,4 +1,4 @@
-"""Stopping between two steps: Ctrl-C, a closed terminal, and a scheduler that takes the machine.
+"""Stopping between two steps: Ctrl-C, a closed terminal, and a scheduler that reclaims the machine.
 
 Schedulers send SIGTERM, or SIGUSR1 where they were asked to warn beforehand.
 """
@@ -27,9 +27,9 @@ class Terminated(Interrupted):
 
 
 class Stop:
-    """Whether somebody asked to stop, and how and when.
+    """Whether a stop was requested, and how and when.
 
-    While a checkpoint is being written nothing breaks that off.
+    Nothing interrupts a checkpoint that is being written.
     """
 
     signal: int | None = None
@@ -101,7 +101,7 @@ class _Once:
 
 @contextmanager
 def stop_once(*, ends: bool = False) -> Iterator[None]:
-    """A program that was stopped is on its way out: no further signal may break that off.
+    """A stopped program is shutting down: no further signal may interrupt that.
 
     Args:
         ends: whether the process ends right afterwards, so that nothing needs to hear of signals

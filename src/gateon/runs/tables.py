@@ -10,7 +10,7 @@ SKIP, THEN = "skip", "then"  # {"skip": 3, "then": [0.9]} stands for [null, null
 
 
 def packed(rows: list[list[float | None]]) -> list[Any]:
-    """Rows without what was not measured at their beginning: measuring little keeps little.
+    """Rows without the unmeasured entries at their start, so that sparse tables stay small.
 
     >>> packed([[0.9], [None, 0.8], [None, None, 0.7]])
     [[0.9], [None, 0.8], {'skip': 2, 'then': [0.7]}]

@@ -1,4 +1,4 @@
-"""What a search asks for, and the specification of one of its trials."""
+"""What is searched, and the specification of each trial."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ AIMS: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class Search:
-    """What is searched around which settings, and what is best.
+    """What is searched, around which settings, and what counts as best.
 
     Args:
         base: everything that is not searched; measured on validation data.
@@ -57,7 +57,7 @@ class Search:
         """Read the ranges, and refuse what none of the runs could do.
 
         Args:
-            base: the settings around which is searched.
+            base: the settings to search around.
             over: as `ranges.read_over` reads it.
             own: options of methods by dotted name.
             aim, sampler, prune: see the class.

@@ -74,7 +74,7 @@ def rows_of(content: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
 
 
 def about_best(content: Mapping[str, Any]) -> list[str]:
-    """What is to be said of the best settings, a sentence each."""
+    """Remarks on the best settings, one sentence each."""
     best = content["best"]
     if best["trial"] is None:
         return ["No trial was finished."]
@@ -88,7 +88,7 @@ def about_best(content: Mapping[str, Any]) -> list[str]:
 
 
 def write(content: Mapping[str, Any], out: Path) -> Path:
-    """Write search.json and search.md; the first of them.
+    """Write search.json and search.md; return the path of the first.
 
     Args:
         content: as `content_of` makes it.

@@ -99,7 +99,7 @@ class Trials:
         return piece.name not in self.pruned
 
     def finished(self, piece: Piece, result: Any) -> None:
-        """Note what came of a trial; of a poor one nothing is kept but its accuracies."""
+        """Note the result of a trial; of a poor one only its accuracies are kept."""
         trial, state = self.trials.pop(piece.name), self.optuna.trial.TrialState
         if piece.name in self.pruned or result is None:
             if piece.folder.is_dir():

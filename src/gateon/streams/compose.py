@@ -21,7 +21,7 @@ def recurring(
     Args:
         stream: any stream with sharp boundaries (blur last).
         order: the tasks' numbers in the order of their presentation.
-        repeats: instead of an order: how often the whole stream is gone through.
+        repeats: instead of an order: how often the whole stream is repeated.
 
     >>> from gateon import streams
     >>> stream = recurring(streams.permuted_mnist(tasks=2, data="mnist-5k"), [0, 1, 0])
@@ -95,7 +95,8 @@ def blurred(stream: Stream, width: float = 0.2, seed: int = 0) -> Stream:
         )
 
     def blur(split: Split, k: int) -> Split:
-        """Mix the ends of task k's training data with its neighbours'; as many of its own are theirs to present."""
+        """Mix the ends of task k's training data with its neighbours', which present as many of its
+        own."""
         count = len(split)
         if k > 0:
             before = stream[k - 1]

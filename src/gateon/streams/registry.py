@@ -21,13 +21,12 @@ __all__ = ["FROM_FILES", "STREAMS", "Entry", "entry", "is_text", "load", "open",
 
 @dataclass(frozen=True)
 class Entry:
-    """What is known of a stream before it is imported.
+    """What is known about a stream before it is imported.
 
     Args:
         about: one line.
         home: "module:function" in this room.
-        network: what learns it where nothing else is asked for; texts are learned by a language
-            model in any case.
+        network: what learns it by default; texts are always learned by a language model.
     """
 
     about: str

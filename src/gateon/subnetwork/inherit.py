@@ -101,7 +101,7 @@ class Heirs:
         }
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Take over what `state_dict` gave."""
+        """Restore what `state_dict` returned."""
         self.parents = dict(state["parents"].reshape(-1, 2).tolist())
 
     def remove(self) -> None:

@@ -44,7 +44,7 @@ EXACT = (SGD, Adam, AdamW, Adamax, NAdam, RAdam, RMSprop, Adagrad, Adadelta)
 
 
 class Keeper(Protocol):
-    """Cuts what is kept of every parameter for a sub-network, and puts it back."""
+    """Cuts per-parameter state for a sub-network, and puts it back."""
 
     def take(self, cut: Cut, network: nn.Module) -> None:
         """Copy what is inside the cut, for the sub-network that was taken out."""
@@ -53,7 +53,7 @@ class Keeper(Protocol):
         """Follow the steps of the sub-network's optimizer."""
 
     def renew(self) -> None:
-        """Copy anew what the end of a task has changed in the whole."""
+        """Copy again what the end of a task has changed in the whole."""
 
     def put_back(self) -> None:
         """Write what has changed back into the whole; the sub-network goes on."""

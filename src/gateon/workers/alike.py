@@ -1,4 +1,4 @@
-"""What all machines of a cluster must have in common, so that it is no matter where a run goes on."""
+"""What all machines of a cluster must have in common, so that a run can resume on any of them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def versions() -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Alike:
-    """What the machine that plans has, for the others to compare.
+    """What the planning machine has, for the others to compare.
 
     Args:
         versions: of what decides the numbers.

@@ -1,4 +1,4 @@
-"""Who is told how all pieces of a plan are getting on."""
+"""Progress interface for all pieces of a plan."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ __all__ = ["Board", "NoBoard"]
 
 
 class Board(Protocol):
-    """What is shown of a plan while it is carried out."""
+    """Shows a plan while it is carried out."""
 
     def open(self, pieces: int) -> None:
-        """The plan begins; it has so many pieces."""
+        """The plan begins; it has this many pieces."""
 
     def told(self, name: str, event: str, told: Sequence[Any]) -> None:
         """A piece reported by a call of `Progress`."""

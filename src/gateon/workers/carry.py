@@ -1,4 +1,4 @@
-"""Carrying out a plan: pieces are handed out as there is room, and those that were lost again."""
+"""Carrying out a plan: pieces are handed out as there is room, and lost ones again."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from .telling import Dropped, Telling
 __all__ = ["News", "Pool", "carry_out", "one_after_another"]
 
 DEATHS = 5  # of the workers of one piece, without a step further in between
-PAUSE = 5.0  # seconds before a directory is asked for again that a lost worker may still hold
-PATIENCE = 300.0  # seconds after which such a directory is taken to be held by somebody else
+PAUSE = 5.0  # seconds before retrying a directory that a lost worker may still hold
+PATIENCE = 300.0  # seconds after which such a directory is taken to be held by another process
 
 
 class News(NamedTuple):
-    """What a pool has heard of a piece.
+    """What a pool has heard about a piece.
 
     Args:
         name: of the piece.
@@ -46,7 +46,7 @@ class Pool(Protocol):
         """Give a piece to a worker."""
 
     def news(self, seconds: float) -> list[News]:
-        """What was heard since; waits so long for something."""
+        """What was heard since; waits at most this long for something."""
 
     def drop(self, name: str) -> None:
         """Let a piece end without saving."""
@@ -55,7 +55,7 @@ class Pool(Protocol):
         """Let all pieces save and end."""
 
     def close(self) -> None:
-        """End the workers, also those that still work."""
+        """End all workers, even busy ones."""
 
 
 def one_after_another(plan: Plan, progress: Callable[[], Progress | None]) -> None:
@@ -91,9 +91,9 @@ def carry_out(plan: Plan, pool: Pool, board: Board) -> None:
     that failed. Pieces whose workers died are given to others.
 
     Args:
-        plan: what is to be done.
-        pool: who does it.
-        board: who is told about it.
+        plan: the pieces.
+        pool: the workers.
+        board: shows it.
     """
     work = _Work(plan, pool, board)
     board.open(len(plan))
@@ -133,7 +133,7 @@ class _Work:
     ending: bool = False
 
     def go_on(self, stopped: bool) -> bool:
-        """Hand out what there is room for; whether anything is left to wait for."""
+        """Hand out what there is room for; return whether anything is left to wait for."""
         if (stopped or self.failure) and not self.ending:
             self.ending = True
             if self.running:

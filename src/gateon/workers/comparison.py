@@ -35,7 +35,7 @@ def compare(
     """Every method with every seed, each in a directory of its own below `out`.
 
     Args:
-        specification: common to all; options of its method hold for those that have them.
+        specification: common to all; options of its method apply to the methods that have them.
         methods: their names.
         seeds: how many, from the specification's on.
         out: directory of all runs.
@@ -75,7 +75,7 @@ def pieces_of(
     for name, one in runs.items():
         apart = None
         if isolated and one.method.name != "isolated":
-            one.make_learner(one.make_stream())  # what cannot be made is found before anything runs
+            one.make_learner(one.make_stream())  # fail before anything runs if one cannot be built
             apart = isolated_folder(one, out)
             do = partial(_one_run, alone(one), apart, None)
             found.setdefault(apart.name, Piece(apart.name, apart, do))

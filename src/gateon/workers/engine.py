@@ -1,4 +1,4 @@
-"""Which engine carries out a plan, and carrying it out."""
+"""The engine that carries out a plan."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class Engine:
     """Where the pieces of a plan are done.
 
     Args:
-        workers: that many at once: processes of this machine, or tasks on Ray; None for one after
-            another in this process, or as many as the Ray cluster has room for.
+        workers: how many pieces at once: processes of this machine, or tasks on Ray; None for one
+            after another in this process, or as many as the Ray cluster has room for.
         on: a Ray cluster, as `on_ray.address_of` reads it; None for this machine.
         gpus: for each piece on Ray; a fraction shares one.
         threads: of the processor for each piece of a worker.
@@ -38,7 +38,7 @@ class Engine:
     threads: int = 1
 
     def __post_init__(self) -> None:
-        """Refuse what no engine does."""
+        """Validate the settings."""
         if self.workers is not None:
             checked("workers", self.workers, Workers)
         checked("gpus", self.gpus, Share)
@@ -58,10 +58,10 @@ class Engine:
         progress: Callable[[], Progress | None] = lambda: None,
         board: Callable[[], Board] = NoBoard,
     ) -> None:
-        """Do all that is in a plan.
+        """Carry out a plan.
 
         Args:
-            plan: what is to be done.
+            plan: the pieces.
             folder: holds the directories of all pieces.
             progress: makes the display of a run, where they are done in this process.
             board: makes the display of all, where workers do them.

@@ -30,7 +30,7 @@ PASSED_ON = ("GATEON_DATA", "GATEON_MODELS")  # variables that say where things 
 
 
 def address_of(on: str) -> str | None:
-    """The address that --on names; None for a cluster that is there, or else a local one.
+    """The address that --on names; None for a running cluster, or else a local one.
 
     >>> address_of("ray"), address_of("ray://10.0.0.1:10001"), address_of("ray:10.0.0.1:6379")
     (None, 'ray://10.0.0.1:10001', '10.0.0.1:6379')
@@ -48,14 +48,14 @@ def address_of(on: str) -> str | None:
 
 
 class Mailbox:
-    """Where tasks report, and read what is wanted of them: an actor on the node that plans."""
+    """The mailbox of all tasks, an actor on the planning node: reports in, requests out."""
 
     def __init__(self) -> None:
         self.letters: list[tuple[str, str, Any]] = []
         self.dropped: set[str] = set()
 
     def tell(self, name: str, kind: str, content: Any) -> bool:
-        """Keep a report; whether the piece should go on."""
+        """Keep a report; return whether the piece should go on."""
         self.letters.append((name, kind, content))
         return name not in self.dropped
 
@@ -75,7 +75,7 @@ class Cluster:
     Args:
         on: as `address_of` reads it.
         alike: what every node must have.
-        workers: at most so many pieces at once; by default as many as there is room for.
+        workers: maximum number of pieces at once; by default as many as there is room for.
         threads: cores of each piece.
         gpus: of each piece; a fraction shares one.
     """
@@ -99,7 +99,7 @@ class Cluster:
 
     @property
     def room(self) -> int:
-        """For how many further pieces there are cores, GPUs and leave."""
+        """How many more pieces cores, GPUs and `workers` allow."""
         have = self.ray.cluster_resources()
         most = int(have.get("CPU", 0) // self.threads)
         if self.gpus:
@@ -109,7 +109,7 @@ class Cluster:
         return most - len(self.pieces)
 
     def start(self, piece: Piece) -> None:
-        """Make a task of it. It is not tried again by Ray, but here, where it is known why."""
+        """Submit it as a task. Retrying is left to us, not Ray, as we know why it failed."""
         task = self._remote(_work).options(
             name=piece.name, num_cpus=self.threads, num_gpus=self.gpus, max_retries=0
         )
@@ -242,7 +242,7 @@ def _checked(alike: Alike) -> str | None:
 
 
 def _connected(address: str | None, cores: int) -> tuple[Any, bool]:
-    """Ray, connected; and whether that was done here, so that it must be undone."""
+    """Ray, connected; and whether that was done here and must be undone."""
     os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", ".*")  # pages about every node that dies
     try:
         import ray
@@ -272,7 +272,7 @@ def _connected(address: str | None, cores: int) -> tuple[Any, bool]:
 
 
 def _check_answers(address: str | None) -> None:
-    """Refuse an address where nobody listens: Ray itself would wait for minutes."""
+    """Refuse an address where nothing listens: Ray itself would wait for minutes."""
     wanted = address or os.environ.get("RAY_ADDRESS", "")
     host, _, port = wanted.removeprefix("ray://").rpartition(":")
     if not host or not port.isdigit():

@@ -1,4 +1,4 @@
-"""What is to be done: pieces that do not depend on each other, but for those that come first."""
+"""A plan: pieces of work, some of which must wait for others."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ class Piece:
     """One run of a plan.
 
     Args:
-        name: that nothing else in the plan has.
+        name: unique in the plan.
         folder: its directory, where it is resumed.
-        do: does it, told whom to report to; it is pickled, and must return at once what is
-            finished already.
+        do: does it, given where to report; it is pickled, and must return at once if it is finished
+            already.
         after: names of the pieces that must be finished before.
     """
 
@@ -37,7 +37,7 @@ class Plan(Protocol):
         """One that can begin now; None while there is none."""
 
     def heard(self, piece: Piece, event: str, told: Sequence[Any]) -> bool:
-        """A piece reported by a call of `Progress`; whether it should go on."""
+        """A piece reported by a call of `Progress`; return whether it should go on."""
 
     def finished(self, piece: Piece, result: Any) -> None:
         """A piece was done, or dropped with the result None."""
@@ -50,7 +50,7 @@ class Listed:
     """A plan whose pieces are known from the start.
 
     Args:
-        pieces: in the order in which they are begun, as far as those they wait for allow it.
+        pieces: in the order in which they start, as far as those they wait for allow.
 
     >>> first = Piece("a", Path("a"), print)
     >>> plan = Listed([Piece("b", Path("b"), print, after=("a",)), first])

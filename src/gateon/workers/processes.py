@@ -33,7 +33,7 @@ def cores_here() -> list[int]:
 
 
 class Processes:
-    """A pool of processes, begun when they are needed and kept until the plan is over.
+    """A pool of processes, started when needed and kept until the plan is over.
 
     Args:
         workers: how many.
@@ -60,11 +60,11 @@ class Processes:
 
     @property
     def room(self) -> int:
-        """How many of them have nothing to do."""
+        """How many workers are idle."""
         return sum(worker is None or worker.piece is None for worker in self.slots)
 
     def start(self, piece: Piece) -> None:
-        """Give a piece to the first that has nothing to do."""
+        """Give a piece to the first idle worker."""
         place = next(n for n, one in enumerate(self.slots) if one is None or one.piece is None)
         worker = self.slots[place]
         if worker is None or not worker.give(piece):
@@ -140,7 +140,7 @@ class _Worker:
         other.close()
 
     def give(self, piece: Piece) -> bool:
-        """Send a piece; whether the process still takes it."""
+        """Send a piece; return whether the process still takes it."""
         try:
             self.pipe.send(piece.do)
         except (BrokenPipeError, ConnectionError):
@@ -194,7 +194,7 @@ def _end_with_parent() -> None:
 
 @contextmanager
 def _deaf_to_ctrl_c() -> Iterator[None]:
-    """What is begun in here never hears of Ctrl-C while it starts: it would end with a traceback."""
+    """What starts in here ignores Ctrl-C meanwhile: it would end with a traceback."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -14,7 +14,7 @@ from ..storage.lock import BusyError
 
 __all__ = ["Dropped", "End", "Telling", "outcome"]
 
-# done: with its result. dropped: nobody wants it any more. stopped: saved, to be gone on with.
+# done: with its result. dropped: no longer wanted. stopped: saved, to be resumed.
 # busy: another process has its directory. failed: with the error.
 End = Literal["done", "dropped", "stopped", "busy", "failed"]
 OFTEN = 0.2  # seconds between two reports of steps
@@ -72,7 +72,7 @@ class Telling:
 
 
 def outcome(do: Callable[[Progress], Any], progress: Progress) -> tuple[End, Any]:
-    """Do a piece; how it ended, and its result or its error."""
+    """Do a piece; return how it ended, and its result or its error."""
     try:
         return "done", do(progress)
     except Dropped:

@@ -1,4 +1,4 @@
-"""Bringing files from elsewhere: to a temporary directory beside their place, moved there only once they are whole."""
+"""Downloads: into a temporary directory beside the target, moved into place only when complete."""
 
 import os
 import shutil
