@@ -624,7 +624,7 @@ def test_bad_input_to_forward_transfer(accuracy, untrained, message):
     [
         ([[0.1, 0.2]], "give two tasks or more"),
         ([[0.1, 0.2], [0.1, NAN]], r"curves\[1\]\[1\] is NaN: keep only the steps"),
-        ([[0.1, 0.2], [0.1]], "curves is no regular array"),
+        ([[0.1, 0.2], [0.1]], "curves is not a regular array"),
         ([[0.1], [20.0]], r"curves\[1\]\[0\] is 20"),
         ([[], []], "none of them empty"),
     ],

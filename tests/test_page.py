@@ -148,7 +148,7 @@ def test_the_command_writes_the_page(tmp_path, capsys):
         ([], "Which runs?"),
         (["nowhere"], "There is no directory nowhere."),
         (["empty"], "empty: no finished run here"),
-        (["broken"], "is no record of gateon, or a damaged one"),
+        (["broken"], "is not a gateon record, or it is damaged"),
     ],
 )
 def test_bad_directories_are_refused_in_a_sentence(words, told, tmp_path, monkeypatch, capsys):

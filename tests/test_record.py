@@ -88,7 +88,7 @@ def test_what_is_no_record_is_refused(tmp_path, text):
     path = tmp_path / "record.json"
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     with pytest.raises(
-        ValueError, match=r"record.json is no record of gateon, or a damaged one: move it away\.$"
+        ValueError, match=r"record.json is not a gateon record, or it is damaged: move it away\.$"
     ):
         Record.load(path)
 

@@ -617,7 +617,7 @@ def test_a_damaged_record_is_an_error_and_stays(data, tmp_path):
     go(specification(data), out)
     half = (out / "record.json").read_bytes()[:200]
     (out / "record.json").write_bytes(half)
-    with pytest.raises(ValueError, match="no record of gateon, or a damaged one"):
+    with pytest.raises(ValueError, match="not a gateon record, or it is damaged"):
         go(specification(data), out)
     assert (out / "record.json").read_bytes() == half
 

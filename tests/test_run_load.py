@@ -193,7 +193,7 @@ def made(hidden=12):
 def test_a_run_begun_from_python_takes_its_learner(tmp_path):
     stream, learner = streams.permuted_mnist(2, data="mnist-5k"), made()
     run(stream, learner, tmp_path, steps=4, batch=30)
-    with pytest.raises(ValueError, match=r"begun from Python .*: give load_run its learner"):
+    with pytest.raises(ValueError, match=r"started from Python .*: give load_run its learner"):
         load_run(tmp_path)
     x = stream[1].test.x[:9]
     answers = load_run(tmp_path, made()).predict(x, task="permutation 1")
@@ -221,11 +221,11 @@ def test_what_cannot_be_loaded_is_a_sentence(photos, tmp_path):
     bad = ([], {"shape": [0, 1]}, {"shape": [4.5]}, {"tasks": 10**9}, {"classes": "3"})
     for inputs in bad:
         checkpoint.save({**state, "inputs": inputs}, path)
-        with pytest.raises(ValueError, match=r"no checkpoint of a run \(inputs must be"):
+        with pytest.raises(ValueError, match=r"not a checkpoint of a run \(inputs must be"):
             load_run(out)
     (tmp_path / "record.json").rename(out / "record.json")
     checkpoint.save({"step": 1}, path)
-    with pytest.raises(ValueError, match="is no checkpoint of a run"):
+    with pytest.raises(ValueError, match="is not a checkpoint of a run"):
         load_run(out)
     path.unlink()
     with pytest.raises(ValueError, match="holds a run without its last checkpoint"):

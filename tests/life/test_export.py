@@ -139,7 +139,7 @@ def test_bad_wishes_are_refused_in_a_sentence(models, tmp_path, capsys):
         ([], "Which task? Choose one of heat, air."),
         (["--task", "sea"], "There is no task 'sea': choose one of heat, air."),
         (["--task", "air", "--format", "hf"], "The format hf is for models of texts"),
-        (["--task", "air", "--out", str(tmp_path)], "is there already: give another one"),
+        (["--task", "air", "--out", str(tmp_path)], "already exists: give another one"),
     ):
         assert main([*words, *more]) == 2
         assert told in capsys.readouterr().err

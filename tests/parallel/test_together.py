@@ -178,7 +178,7 @@ def test_another_number_of_processes_is_refused(both, tmp_path, capsys):
     (stopped / "record.json").unlink()
     assert cli.main(words(both / "data", stopped)) == 2
     assert (
-        "holds a run of 2 processes, and 1 would round its sums otherwise: go on with 2 (torchrun "
+        "holds a run of 2 processes, and 1 would round its sums differently: go on with 2 (torchrun "
         "--nproc-per-node 2), or choose another output directory; nothing was changed."
     ) in capsys.readouterr().err
 

@@ -366,7 +366,7 @@ def test_a_checkpoint_that_is_whole_and_does_not_fit_is_refused_in_a_sentence(
     before = path.read_bytes()
     with pytest.raises(
         ValueError,
-        match=rf"{path.name} is no checkpoint of this run( \(.+\))?: delete it to start anew\.$",
+        match=rf"{path.name} is not a checkpoint of this run( \(.+\))?: delete it to start anew\.$",
     ):
         go(data, out)
     assert path.read_bytes() == before

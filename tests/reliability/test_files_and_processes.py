@@ -219,7 +219,7 @@ def test_devices_are_no_records_nor_data(program, alarm):
     Path("o").mkdir()
     Path("o/record.json").symlink_to("/dev/zero")
     code, _, err = program("inspect", "o")
-    assert code == 2 and "o/record.json is no record of gateon" in err
+    assert code == 2 and "o/record.json is not a gateon record" in err
     os.mkfifo("data/d.npz")
     code, _, err = program("run", "own:data", "--out", "p", *SMALL)
     assert code == 2 and "data/d.npz cannot be read as arrays (it is not a regular file)" in err
@@ -589,7 +589,7 @@ def test_rows_that_skip_more_than_there_is_are_refused(rows):
 
         record.SPARSE, sparse = 1, record.SPARSE
     try:
-        with pytest.raises(ValueError, match=r"record.json is no record of gateon"):
+        with pytest.raises(ValueError, match=r"record.json is not a gateon record"):
             Record.load(Path("record.json"))
     finally:
         if len(rows) > 1:
@@ -609,7 +609,7 @@ def test_a_record_with_odd_times_is_one_sentence(program, seconds, command):
     code, _, err = program(*(words if command == "run" else [command, "o"]))
     assert (
         code == 2
-        and "o/record.json is no record of gateon, or a damaged one" in err
+        and "o/record.json is not a gateon record, or it is damaged" in err
         and err.count("\n") == 1
     )
 

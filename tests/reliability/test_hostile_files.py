@@ -203,7 +203,7 @@ def test_a_record_of_another_kind_is_refused(tmp_path, changes):
     assert Record.load(tmp_path / "record.json").accuracy == [[0.5]]
     (tmp_path / "record.json").write_text(json.dumps(content | changes))
     with pytest.raises(
-        ValueError, match=r"record.json is no record of gateon, or a damaged one: move it away\.$"
+        ValueError, match=r"record.json is not a gateon record, or it is damaged: move it away\.$"
     ):
         Record.load(tmp_path / "record.json")
 
@@ -212,8 +212,8 @@ def test_a_record_of_any_depth_or_size_fails_cleanly(tmp_path, monkeypatch):
     path = tmp_path / "record.json"
     for text in ("[" * 100_000, '{"schema": 1e999}'):
         path.write_text(text)
-        with pytest.raises(ValueError, match="is no record of gateon"):
+        with pytest.raises(ValueError, match="is not a gateon record"):
             Record.load(path)
     monkeypatch.setattr("gateon.runs.record.LARGEST", 10)
-    with pytest.raises(ValueError, match="is no record of gateon"):
+    with pytest.raises(ValueError, match="is not a gateon record"):
         Record.load(path)

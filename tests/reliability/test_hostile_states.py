@@ -203,7 +203,7 @@ def test_a_checkpoint_that_does_not_fit_is_told_on_the_command_line(tmp_path, mo
     assert cli.main(["resume", str(target.out), "--quiet"]) == 2
     told = capsys.readouterr().err
     assert told.startswith(
-        f"gateon: {path} is no checkpoint of this run (optimizer state 0 exp_avg must be float32 of shape "
+        f"gateon: {path} is not a checkpoint of this run (optimizer state 0 exp_avg must be float32 of shape "
     )
     assert told.endswith(": delete it to start anew.\n") and told.count("\n") == 1
 
@@ -281,7 +281,8 @@ def test_numbers_beyond_all_measure_are_refused_with_the_file(begun, case, monke
     assert cli.main(["resume", str(target.out), "--quiet"]) == 2
     told = capsys.readouterr().err
     assert (
-        told.startswith(f"gateon: {path} is no checkpoint of this run (") and told.count("\n") == 1
+        told.startswith(f"gateon: {path} is not a checkpoint of this run (")
+        and told.count("\n") == 1
     )
 
 

@@ -121,7 +121,9 @@ def test_what_cannot_be_resumed_is_one_sentence(program):
     assert err.endswith("): run the program that started it again.\n")
     checkpoint.save({"step": 1}, Path("empty/checkpoint-0000-000001.safetensors"))
     code, _, err = program("resume", "empty")
-    assert code == 2 and err.endswith("is no checkpoint of a run: choose the directory of one.\n")
+    assert code == 2 and err.endswith(
+        "is not a checkpoint of a run: choose the directory of one.\n"
+    )
 
 
 def test_a_damaged_checkpoint_is_told_in_one_line_and_the_one_before_is_used(program, monkeypatch):
@@ -179,7 +181,7 @@ def test_inspect_tells_what_is_wrong(program, monkeypatch):
     )
     damaged, wrong = err.splitlines()
     assert (
-        damaged == "gateon: o/record.json is no record of gateon, or a damaged one: move it away."
+        damaged == "gateon: o/record.json is not a gateon record, or it is damaged: move it away."
     )
     assert wrong.startswith(f"gateon: {last} is damaged") and "the sha256 of tensor " in wrong
     # nothing was changed

@@ -51,7 +51,7 @@ class Hearing:
             self.console.print(f"What is it called? [{suggestion}] ", markup=False, end="")
             return input().strip() or suggestion
         self.say(
-            f"Nobody can be asked for its name, so it is called {suggestion}; --task names it."
+            f"No one can be asked for its name, so it is called {suggestion}; --task names it."
         )
         return suggestion
 

@@ -53,7 +53,7 @@ def export(knowledge: Knowledge, task: Task, format: Format, folder: Path) -> Pa
             "choose onnx or torch."
         )
     if folder.exists():
-        raise ValueError(f"{folder} is there already: give another one with --out.")
+        raise ValueError(f"{folder} already exists: give another one with --out.")
     aside = folder.with_name(f".{folder.name}.part")
     shutil.rmtree(aside, ignore_errors=True)
     try:
@@ -289,7 +289,7 @@ def _check(expected: Tensor, found: Tensor) -> None:
     difference = (expected - found).abs().max().item()
     if not difference < TOLERANCE:
         raise ValueError(
-            f"What was written does not compute what the model does: probabilities differ by "
+            f"The exported files do not compute what the model does: probabilities differ by "
             f"{difference:.2g}; nothing was kept. Choose another format."
         )
 

@@ -115,7 +115,9 @@ def made_table(
     if not columns:
         raise ValueError(f"{origin} has no columns: give it a header and rows.")
     if len(columns) > _WIDEST:
-        raise ValueError(f"{origin} has {len(columns)} columns, more than {_WIDEST}: is it turned?")
+        raise ValueError(
+            f"{origin} has {len(columns)} columns, more than {_WIDEST}: is it transposed?"
+        )
     for number, name in enumerate(columns, 1):
         if not name:
             raise ValueError(f"Column {number} of {origin} has no name: name it in the header.")
@@ -257,7 +259,7 @@ def _from_array(name: str, array: NDArray[Any], origin: str) -> dict[str, Column
         return {name: column_of(name, array.tolist(), origin)}
     if array.ndim == 2:
         if array.shape[1] > _WIDEST:
-            raise ValueError(f"{name} of {origin} has {array.shape[1]} columns: is it turned?")
+            raise ValueError(f"{name} of {origin} has {array.shape[1]} columns: is it transposed?")
         numbers = array.astype(np.float64)
         return {f"{name}{place}": numbers[:, place] for place in range(array.shape[1])}
     if array.ndim == 4 and array.shape[3] in (1, 3) and array.shape[1] not in (1, 3):

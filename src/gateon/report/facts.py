@@ -241,7 +241,7 @@ def _json(path: Path) -> Facts:
         return found if isinstance(found, dict) else {}
     except ValueError as reason:
         raise ValueError(
-            f"{path} is no record of gateon, or a damaged one: move it away."
+            f"{path} is not a gateon record, or it is damaged: move it away."
         ) from reason
 
 

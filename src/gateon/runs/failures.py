@@ -32,7 +32,7 @@ def explained(reason: Exception, at: Position, resumed: Path | None) -> Exceptio
         # Nothing was learned since: what fits in kind may still hold numbers that lead nowhere.
         kind = FloatingPointError if isinstance(reason, FloatingPointError) else ValueError
         told = printable(reason).rstrip(".")
-        return kind(f"{resumed} cannot be gone on with ({told}): delete it to start anew.")
+        return kind(f"{resumed} cannot be resumed from ({told}): delete it to start anew.")
     return None
 
 

@@ -136,11 +136,13 @@ def held_specification(folder: Path) -> dict[str, Any]:
         with suppress(checkpoint.DamagedError):  # told when the run goes on
             specification = checkpoint.load(path, only=["specification"]).get("specification")
             if not isinstance(specification, dict):
-                raise ValueError(f"{path} is no checkpoint of a run: choose the directory of one.")
+                raise ValueError(
+                    f"{path} is not a checkpoint of a run: choose the directory of one."
+                )
             return specification
     if found:
         raise ValueError(
             f"Every checkpoint in {folder} is damaged: gateon inspect tells how; "
-            "begin the run anew elsewhere."
+            "start the run again elsewhere."
         )
     raise ValueError(f"{folder} holds no run to go on with: begin one with gateon run.")

@@ -71,7 +71,7 @@ def check_clean(allow_dirty: bool) -> None:
     """
     if not allow_dirty and is_dirty():
         raise ValueError(
-            "The source tree of gateon has changes that are not committed, so that nobody could "
+            "The source tree of gateon has changes that are not committed, so that no one could "
             "make this record again: commit them, or give --allow-dirty."
         )
 

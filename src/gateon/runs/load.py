@@ -54,7 +54,8 @@ def load_run(folder: str | Path, learner: AnyLearner | None = None) -> LoadedRun
         tasks = _inputs_in(state).get("tasks", len(record.tasks))
     except ValueError as reason:
         raise ValueError(
-            f"{path} is no checkpoint of a run ({printable(reason)}): choose the directory of one."
+            f"{path} is not a checkpoint of a run ({printable(reason)}): "
+            "choose the directory of one."
         ) from reason
     specification = None
     with _as_before():
@@ -79,7 +80,7 @@ def _last_state(folder: Path) -> tuple[Path, dict[str, Any]]:
         held = "no run" if record is None else "a run without its last checkpoint"
         raise ValueError(f"{folder} holds {held}: there is no model to load.")
     if not is_state(found[1]):
-        raise ValueError(f"{found[0]} is no checkpoint of a run: choose the directory of one.")
+        raise ValueError(f"{found[0]} is not a checkpoint of a run: choose the directory of one.")
     return found
 
 
@@ -116,7 +117,7 @@ def _specification(folder: Path, record: Record) -> Specification:
     except ValueError as reason:
         told = str(reason).rstrip(".")
         raise ValueError(
-            f"{folder} holds a run that was begun from Python ({told}): give load_run its learner, "
+            f"{folder} holds a run started from Python ({told}): give load_run its learner, "
             "made with the arguments it had there."
         ) from reason
 

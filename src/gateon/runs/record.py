@@ -151,7 +151,7 @@ class Record:
             RecursionError,
         ) as reason:
             raise ValueError(
-                f"{path} is no record of gateon, or a damaged one: move it away."
+                f"{path} is not a gateon record, or it is damaged: move it away."
             ) from reason
         return record
 

@@ -25,7 +25,7 @@ def last_state(folder: Path, record: Record) -> tuple[Path, dict[str, Any]] | No
         return None
     state = checkpoint.load(path)
     if not is_state(state):
-        raise ValueError(f"{path} is no checkpoint of a run: move it away.")
+        raise ValueError(f"{path} is not a checkpoint of a run: move it away.")
     check_same(state["specification"], state["data"], state.get("numerics", 1), record, path)
     return path, state
 

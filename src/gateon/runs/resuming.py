@@ -42,7 +42,7 @@ def resume(
         return None
     path, state = found
     if not is_state(state):
-        raise ValueError(f"{path} is no checkpoint of this run: delete it to start anew.")
+        raise ValueError(f"{path} is not a checkpoint of this run: delete it to start anew.")
     numerics = state.get("numerics", 1)
     same = check_same(state["specification"], state["data"], numerics, record, path)
     _check_processes(path, state.get("processes", 1), processes.count)
@@ -61,7 +61,7 @@ def resume(
         told = printable(reason)
         if same:
             raise ValueError(
-                f"{path} is no checkpoint of this run ({told}): delete it to start anew."
+                f"{path} is not a checkpoint of this run ({told}): delete it to start anew."
             ) from reason
         raise ValueError(
             f"{folder} cannot go on with {plan.tasks} tasks ({told}): give the learner the "
@@ -74,7 +74,7 @@ def _check_processes(path: Path, began: Any, now: int) -> None:
     if began != now:
         raise ValueError(
             f"{path.parent} holds a run of {began} {'process' if began == 1 else 'processes'}, "
-            f"and {now} would round its sums otherwise: go on with {began} (torchrun "
+            f"and {now} would round its sums differently: go on with {began} (torchrun "
             f"--nproc-per-node {began}), or {ELSEWHERE}."
         )
 

@@ -66,7 +66,7 @@ def needs_number(specification: Mapping[str, Any]) -> str | None:
     """
     try:
         asked = Specification.from_options(specification)
-    except ValueError:  # begun from Python, by a learner that is made already
+    except ValueError:  # started from Python, by a learner that is made already
         return None
     if asked.network.heads == "per-task":
         return "the network has a head for every task from the start"
@@ -80,7 +80,7 @@ def _differ_in_length(
     held: Mapping[str, Any], wanted: Mapping[str, Any], differ: list[str]
 ) -> bool:
     """Whether two runs differ only in the number of tasks."""
-    if differ == ["stream"]:  # begun from Python
+    if differ == ["stream"]:  # started from Python
         return _first_tasks_equal(held.get("stream"), wanted.get("stream"))
     if differ == ["stream.tasks"]:
         return bool(held.get("stream.repeats", 1) == 1)
@@ -110,7 +110,7 @@ def _first_tasks_equal(one: Any, other: Any) -> bool:
 def _comparable(specification: Mapping[str, Any]) -> dict[str, Any]:
     """Every option by its dotted name: older specifications lack options, or name them differently.
 
-    A run that was begun from Python has settings of its own, which stay as they are.
+    A run that was started from Python has settings of its own, which stay as they are.
     """
     try:
         return Specification.from_options(specification).flat()

@@ -36,7 +36,7 @@ def array_of(values: Any, name: str, ndim: int) -> NDArray[Any]:
         array = np.asarray(values)
     except (TypeError, ValueError, RuntimeError) as error:
         raise ValueError(
-            f"{name} is no regular array, give every row the same length: {error}"
+            f"{name} is not a regular array, give every row the same length: {error}"
         ) from error
     if array.ndim != ndim or array.size == 0:
         raise ValueError(
