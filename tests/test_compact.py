@@ -139,7 +139,7 @@ def trained(network, method, optimizer, compactly, contexts=(0, 1, 0), steps=6):
             learner.observe(
                 torch.randn(16, 12, dtype=double), torch.randint(0, 4, (16,)), context=context
             )
-    assert (learner._part is not None) == compactly
+    assert learner.is_compact == compactly
     return learner
 
 
@@ -205,7 +205,7 @@ def test_weight_decay_and_optimizers_that_move_what_has_no_gradient_stay_at_full
     ):
         learner = gateon.Learner(dense(), optimizer=optimizer, method=gateon.GateON(density=0.5))
         learner.observe(torch.randn(16, 12, dtype=double), torch.randint(0, 4, (16,)), context=0)
-        assert learner._part is None
+        assert not learner.is_compact
 
 
 def test_the_optimizer_remembers_only_what_is_active():
@@ -221,7 +221,7 @@ def test_units_that_die_in_a_context_are_left_out_from_the_next_switch_on():
     learner = trained(
         dense, gateon.GateON(density=0.5, width=1.0), SMOOTH_ADAM, True, contexts=(0,)
     )
-    gate = next(iter(gateon.gates_of(learner._part.network).gates.values()))
+    gate = next(iter(gateon.gates_of(learner._work.network).gates.values()))
     before = gate.weight.shape[1]
     with torch.no_grad():
         gate.weight[0, :3] = -0.1
@@ -229,7 +229,7 @@ def test_units_that_die_in_a_context_are_left_out_from_the_next_switch_on():
         learner.observe(
             torch.randn(16, 12, dtype=double), torch.randint(0, 4, (16,)), context=context
         )
-    gate = next(iter(gateon.gates_of(learner._part.network).gates.values()))
+    gate = next(iter(gateon.gates_of(learner._work.network).gates.values()))
     assert gate.weight.shape[1] == before - 3
 
 
@@ -491,7 +491,7 @@ def test_narrow_shortcuts_of_a_wide_resnet_are_trained_in_the_plain_layout(densi
     learner.observe(x, y, context=0)
     shortcuts = [
         m
-        for m in learner._network.modules()
+        for m in learner._work.network.modules()
         if isinstance(m, nn.Conv2d) and m.kernel_size == (1, 1) and m.in_channels < 8
     ]
     assert shortcuts

@@ -484,7 +484,7 @@ def test_losses_are_compared_without_the_penalty_of_a_method():
     x, y = torch.randn(50, 20), torch.zeros(50, dtype=torch.long)
     _, value, restore = one.forward(x, y) if one.switch(0) else (None, 0.0, None)
     restore()
-    assert value == pytest.approx(one.loss(one._outputs(one._network, x), y).item(), abs=1e-5)
+    assert value == pytest.approx(one.loss(one._work.network(x), y).item(), abs=1e-5)
 
 
 @pytest.mark.numeric

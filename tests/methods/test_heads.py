@@ -83,7 +83,7 @@ def test_gates_find_the_hidden_layers_below_heads_and_a_sub_network_has_narrow_o
             for learner in (part, whole):
                 learner.observe(x.double(), y, context=context)
         assert part.is_compact and not whole.is_compact
-        small = part._part.network[-1]
+        small = part._work.network[-1]
         assert small.in_features == 12 and {
             w.shape for name, w in small.named_parameters() if "weight" in name
         } == {(3, 12)}

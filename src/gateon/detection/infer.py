@@ -50,8 +50,11 @@ class Recognition:
 class Learning(Protocol):
     """What inference needs from a learner."""
 
-    context: int | None
     loss: Callable[[Tensor, Tensor], Tensor]
+
+    @property
+    def context(self) -> int | None:
+        """The one being learned; None before the first."""
 
     def forward(self, x: Any, y: Tensor) -> tuple[Tensor, float, Callable[[], None]]:
         """The loss of a batch, its value, and a function that undoes the forward pass."""

@@ -12,9 +12,10 @@ from contextlib import contextmanager
 from torch import Tensor, nn
 
 from ..anatomy.contextual import contextual, show_context
+from ..anatomy.norm import ContextNorm
 from .gates import gates_of
 
-__all__ = ["context_of", "resume_context", "showing", "switch_context"]
+__all__ = ["context_of", "mixes_contexts", "resume_context", "showing", "switch_context"]
 
 
 def switch_context(model: nn.Module, context: int) -> None:
@@ -55,6 +56,13 @@ def context_of(model: nn.Module) -> int | Tensor | None:
     if gates is not None:
         return gates.context
     return next((module.context for module in contextual(model)), None)
+
+
+def mixes_contexts(model: nn.Module) -> bool:
+    """Whether one batch may hold samples in different contexts."""
+    found = contextual(model)
+    by_batch = any(isinstance(m, ContextNorm) and m.statistics == "batch" for m in model.modules())
+    return gates_of(model) is not None and all(m.per_sample for m in found) and not by_batch
 
 
 @contextmanager

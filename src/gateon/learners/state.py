@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from torch import nn
-from torch.optim import Optimizer
-from torch.optim.lr_scheduler import LRScheduler
 
 from ..detection.infer import Inference
 from ..gating.gates import gates_of
-from ..methods.base import Method
 from ..storage.states import (
     ANYTHING,
     COUNT,
@@ -24,35 +21,31 @@ from ..storage.states import (
     schedule_like,
 )
 from ..subnetwork.cut import part_shapes
+from .work import Setup, Work
 
 __all__ = ["learner_like"]
 
 
 def learner_like(
     state: Mapping[str, Any],
-    whole: nn.Module,
-    method: Method,
+    setup: Setup,
+    work: Work,
     inference: Inference | None,
-    new_optimizer: Callable[[Any], Optimizer],
-    optimizer: Optimizer,
-    schedule: LRScheduler | None,
+    inputs: Inputs | None,
     *,
     narrow: bool,
-    inputs: Inputs | None,
 ) -> dict[str, Any]:
     """A template of the states that fit a `Learner`; see `gateon.storage.states`.
 
     Args:
         state: the state to check, which says how many of everything there are.
-        whole: the learner's model.
-        method: its method.
+        setup: what the learner is made of.
+        work: what it is training.
         inference: its inference of contexts, if any.
-        new_optimizer: builds an optimizer.
-        optimizer: the current one.
-        schedule: the current one, if any.
-        narrow: whether it may train a sub-network.
         inputs: what batches look like, if that is known.
+        narrow: whether it may train a sub-network.
     """
+    whole = setup.model
     model, active = grown(whole, state.get("model"), inputs), state.get("active")
     parameters = model.parameters
     if active is not None:
@@ -62,13 +55,12 @@ def learner_like(
     held = state.get("optimizer")
     check(held, {"state": ANYTHING, "param_groups": ANYTHING}, "optimizer")
     inferred = None if inference is None else inference.state_like(state.get("contexts"), model)
+    groups = work.optimizer.param_groups
     return {
         "model": model.state,
-        "optimizer": optimizer_like(
-            new_optimizer, list(parameters.values()), optimizer.param_groups, held
-        ),
-        "schedule": schedule_like(schedule),
-        "method": method.state_like(state.get("method"), model),
+        "optimizer": optimizer_like(setup.optimizer, list(parameters.values()), groups, held),
+        "schedule": schedule_like(work.schedule),
+        "method": setup.method.state_like(state.get("method"), model),
         "contexts": inferred,
         "active": ANYTHING,
         "step": COUNT,
