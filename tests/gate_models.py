@@ -5,6 +5,19 @@ import torch
 from torch import nn
 
 
+class Net(nn.Module):
+    """A forward pass that is a function of the modules given."""
+
+    def __init__(self, forward, **modules):
+        super().__init__()
+        for name, module in modules.items():
+            setattr(self, name, module)
+        self.__dict__["passing"] = forward
+
+    def forward(self, x):
+        return self.passing(self, x)
+
+
 def mlp(units=16, norm=None):
     torch.manual_seed(0)
     norms = [] if norm is None else [norm(units)]

@@ -10,20 +10,8 @@ from torch import nn
 from torch.nn.modules.conv import _ConvTransposeNd
 
 import gateon
+from gate_models import Net
 from gateon.anatomy.kinds import is_layer, is_norm
-
-
-class Net(nn.Module):
-    """A forward pass that is a function of the modules given."""
-
-    def __init__(self, forward, **modules):
-        super().__init__()
-        for name, module in modules.items():
-            setattr(self, name, module)
-        self.__dict__["passing"] = forward
-
-    def forward(self, x):
-        return self.passing(self, x)
 
 
 class BasicBlock(nn.Module):

@@ -12,6 +12,7 @@ from torch import nn
 
 import gateon
 import rounding
+from easy_tasks import Explodes
 from gateon import ContextDetector
 from gateon.detection.infer import recognised
 from gateon.methods.xdg import XdG
@@ -405,16 +406,6 @@ def test_who_infers_is_not_told_and_who_does_not_must_be():
 def test_a_method_without_contexts_has_none_to_infer():
     with pytest.raises(ValueError, match="Under finetune a network is the same in every context"):
         made(ContextDetector(), method=gateon.Finetune())
-
-
-class Explodes(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, x):
-        return x.clone()
-
-    @staticmethod
-    def backward(ctx, gradient):
-        return gradient * float("inf")
 
 
 @pytest.mark.parametrize("what, doubted", [("loss", 0), ("loss", 1), ("loss", 2), ("gradient", 0)])

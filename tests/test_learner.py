@@ -11,6 +11,7 @@ from torch import nn
 from transformers import BertConfig, BertForSequenceClassification
 
 import gateon
+from easy_tasks import Explodes, assert_same, batch, train
 from gateon.networks import mlp
 
 ADAM = partial(torch.optim.Adam, lr=5e-3)
@@ -87,37 +88,6 @@ def made(network, name, seed=0, **options):
         method=methods(network)[name](),
         **options,
     )
-
-
-def batch(task, n=64, seed=None):
-    generator = torch.Generator().manual_seed(1000 * task + (seed if seed is not None else 0))
-    x = torch.randn(n, 8, generator=generator)
-    rule = torch.randn(8, 3, generator=torch.Generator().manual_seed(task))
-    return x, (x @ rule).argmax(1)
-
-
-def train(learner, task, steps=40):
-    return [learner.observe(*batch(task, seed=s), context=task).loss for s in range(steps)]
-
-
-def flat(state, prefix=""):
-    if isinstance(state, dict):
-        return {
-            k: v for key, value in state.items() for k, v in flat(value, f"{prefix}{key}/").items()
-        }
-    if isinstance(state, list | tuple):
-        return {
-            k: v for n, value in enumerate(state) for k, v in flat(value, f"{prefix}{n}/").items()
-        }
-    return {prefix: state}
-
-
-def assert_same(a, b):
-    a, b = flat(a), flat(b)
-    assert a.keys() == b.keys()
-    for key, value in a.items():
-        same = torch.equal(value, b[key]) if isinstance(value, torch.Tensor) else value == b[key]
-        assert same, key
 
 
 @pytest.mark.parametrize("network", NETWORKS)
@@ -272,15 +242,6 @@ def test_a_context_that_cannot_be_leaves_the_learner_as_it_was(wrong):
 
 @pytest.mark.parametrize("name", ["n-gateon", "p-gateon"])
 def test_a_gradient_that_is_not_finite_poisons_no_later_batch(name):
-    class Explodes(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, x):
-            return x.clone()
-
-        @staticmethod
-        def backward(ctx, gradient):
-            return gradient * float("inf")
-
     learner, twin = made(small_mlp, name), made(small_mlp, name)
     for one in (learner, twin):
         train(one, 0, 3)

@@ -4,6 +4,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import gateon
+from gate_models import Net
 from gateon.anatomy.kinds import (
     is_activation,
     is_layer,
@@ -15,19 +16,6 @@ from gateon.anatomy.kinds import (
 )
 from gateon.anatomy.norm import ContextNorm
 from gateon.anatomy.sites import find_sites, matching
-
-
-class Net(nn.Module):
-    """A forward pass that is a function of the modules given."""
-
-    def __init__(self, forward, **modules):
-        super().__init__()
-        for name, module in modules.items():
-            setattr(self, name, module)
-        self.__dict__["passing"] = forward
-
-    def forward(self, x):
-        return self.passing(self, x)
 
 
 def places(model, **options):

@@ -8,6 +8,8 @@ import torch
 from torch import nn
 
 import gateon
+import rounding
+from easy_tasks import batch, flat
 from gateon import streams
 from gateon.networks import mlp
 from gateon.storage import checkpoint
@@ -54,16 +56,6 @@ def learner_of(network, method, optimizer=ADAM, seed=0, **options):
     return gateon.Learner(network(), optimizer=optimizer, method=method, **options)
 
 
-def batch(task, n=64, seed=0):
-    x = torch.randn(n, 8, generator=torch.Generator().manual_seed(1000 * task + seed))
-    rule = torch.randn(8, 3, generator=torch.Generator().manual_seed(task))
-    return x, (x @ rule).argmax(1)
-
-
-def train(learner, task, steps=40, start=0):
-    return [learner.observe(*batch(task, seed=s), context=task).loss for s in range(start, steps)]
-
-
 def end(learner, task):
     learner.end_task(task, [batch(task, seed=s) for s in range(3)])
 
@@ -74,25 +66,16 @@ def reloaded(state, path):
     return checkpoint.load(path)
 
 
-def flat(state, prefix=""):
-    if isinstance(state, dict):
-        return {
-            k: v for key, value in state.items() for k, v in flat(value, f"{prefix}{key}/").items()
-        }
-    if isinstance(state, list | tuple):
-        return {
-            k: v for n, value in enumerate(state) for k, v in flat(value, f"{prefix}{n}/").items()
-        }
-    return {prefix: state}
-
-
-def assert_same(a, b):
-    a, b = flat(a), flat(b)
-    assert a.keys() == b.keys()
-    for key, value in a.items():
-        assert torch.equal(value, b[key]) if isinstance(value, torch.Tensor) else value == b[key], (
-            key
-        )
+def assert_rounded_same(part, whole):
+    """In double precision, after three tasks: a sub-network learned what the whole network did."""
+    x = batch(9)[0].double()
+    for task in range(3):
+        rounding.assert_same(part.predict(x, context=task), whole.predict(x, context=task))
+    found, expected = (
+        flat({"model": one.model.state_dict(), "method": one.method.state_dict()})
+        for one in (part, whole)
+    )
+    rounding.assert_same(found, expected)
 
 
 @cache

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 import torch
-from method_tools import batch, end, learner_of, tiny_mlp, train
+from method_tools import end, learner_of, tiny_mlp
 from torch import nn
 
 import reference
+from easy_tasks import batch, train
 from gateon.methods.closed_form import NCM, ClassMeans, RanPAC
 from gateon.networks.heads import with_task_heads
 from rounding import assert_same

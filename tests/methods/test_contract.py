@@ -9,22 +9,11 @@ from typing import Any
 
 import pytest
 import torch
-from method_tools import (
-    ADAM,
-    SGD,
-    Marked,
-    assert_same,
-    batch,
-    end,
-    learner_of,
-    reloaded,
-    tiny_cnn,
-    tiny_mlp,
-    train,
-)
+from method_tools import ADAM, SGD, Marked, end, learner_of, reloaded, tiny_cnn, tiny_mlp
 from torch import nn
 from transformers import BertConfig, BertModel
 
+from easy_tasks import assert_same, batch, train
 from gateon import Finetune, Method
 from gateon.methods.adahat import AdaHAT
 from gateon.methods.both import Both

@@ -8,19 +8,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 from forgetting import learn_digits
-from method_tools import (
-    ADAM,
-    assert_same,
-    batch,
-    end,
-    learner_of,
-    reloaded,
-    tiny_cnn,
-    tiny_mlp,
-    train,
-)
+from method_tools import ADAM, end, learner_of, reloaded, tiny_cnn, tiny_mlp
 from torch import nn
 
+from easy_tasks import assert_same, batch, train
 from gateon import Finetune
 from gateon.methods.both import Both
 from gateon.methods.dendrites import Dendrites, DendriticUnits, Prototypes

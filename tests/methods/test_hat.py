@@ -8,10 +8,11 @@ from functools import partial
 import pytest
 import torch
 from forgetting import forgotten, forgotten_by_finetuning
-from method_tools import ADAM, end, learner_of, tiny_cnn, tiny_mlp, train
+from method_tools import ADAM, end, learner_of, tiny_cnn, tiny_mlp
 from torch import nn
 
 import gateon
+from easy_tasks import train
 from gateon.methods.adahat import AdaHAT
 from gateon.methods.hat import HAT
 from gateon.methods.shared.scaled import scale_updates

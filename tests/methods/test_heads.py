@@ -7,11 +7,12 @@ from functools import partial
 
 import pytest
 import torch
-from method_tools import ADAM, assert_same, batch, reloaded, train
+from method_tools import ADAM, reloaded
 from torch import nn
 
 import gateon
 import rounding
+from easy_tasks import assert_same, batch, train
 from gateon.networks import mlp
 from gateon.networks.heads import TaskHeads, with_task_heads
 

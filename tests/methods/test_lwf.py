@@ -7,10 +7,11 @@ import copy
 import pytest
 import torch
 import torch.nn.functional as F
-from method_tools import accuracies, batch, end, finetuned, learner_of, tiny_cnn, tiny_mlp, train
+from method_tools import accuracies, end, finetuned, learner_of, tiny_cnn, tiny_mlp
 from test_ogd import Heads
 from torch import nn
 
+from easy_tasks import batch, train
 from gateon.methods.lwf import LwF
 
 pytestmark = pytest.mark.numeric

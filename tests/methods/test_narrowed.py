@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 import torch
-from method_tools import batch, flat, reloaded
+from method_tools import assert_rounded_same, reloaded
 from torch import nn
 
 import gateon
 import rounding
+from easy_tasks import batch, flat
 from gateon import Method
 from gateon.methods.base import Narrowed
 from gateon.methods.both import Both
@@ -108,17 +109,6 @@ def learn(learner, tasks=(0, 1, 2, 0), parts=2):
     return learner
 
 
-def assert_equal(part, whole):
-    x = batch(9)[0].double()
-    for task in range(3):
-        rounding.assert_same(part.predict(x, context=task), whole.predict(x, context=task))
-    found, expected = (
-        flat({"model": one.model.state_dict(), "method": one.method.state_dict()})
-        for one in (part, whole)
-    )
-    rounding.assert_same(found, expected)
-
-
 @pytest.mark.parametrize(
     "make",
     [lambda: Both(XdG(off=0.6), Declared()), Gated, lambda: Both(Gated(), SI(strength=0.5))],
@@ -128,7 +118,7 @@ def test_a_users_method_is_exact_in_sub_networks(make):
     whole = learn(learner_with(make(), compact=False))
     part = learn(learner_with(make()))
     assert part.is_compact and not whole.is_compact
-    assert_equal(part, whole)
+    assert_rounded_same(part, whole)
 
 
 def test_what_the_user_keeps_matters_and_moves_in_sub_networks():
@@ -144,7 +134,9 @@ def test_a_method_that_declares_nothing_is_trained_at_full_width():
     undeclared = learn(learner_with(Both(XdG(off=0.6), Undeclared())))
     assert not undeclared.is_compact
     assert not learn(learner_with(Both(XdG(off=0.6), EWC(samples=20))), (0,), 0).is_compact
-    assert_equal(undeclared, learn(learner_with(Both(XdG(off=0.6), Declared()), compact=False)))
+    assert_rounded_same(
+        undeclared, learn(learner_with(Both(XdG(off=0.6), Declared()), compact=False))
+    )
 
 
 def test_a_users_method_goes_on_in_the_middle_of_a_sub_network(tmp_path):

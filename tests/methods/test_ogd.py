@@ -6,9 +6,10 @@ from functools import partial
 
 import pytest
 import torch
-from method_tools import SGD, batch, end, forgets_less, learner_of, tiny_cnn, tiny_mlp, train
+from method_tools import SGD, end, forgets_less, learner_of, tiny_cnn, tiny_mlp
 from torch import nn
 
+from easy_tasks import batch, train
 from gateon.anatomy.contextual import Contextual
 from gateon.methods.ogd import OGD, extended
 from gateon.methods.shared.calls import trainable

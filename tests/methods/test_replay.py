@@ -10,10 +10,11 @@ import torch
 import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
-from method_tools import SGD, batch, end, forgets_less, learner_of, tiny_mlp, train
+from method_tools import SGD, end, forgets_less, learner_of, tiny_mlp
 from test_ogd import Heads
 from torch import nn
 
+from easy_tasks import batch, train
 from gateon.methods.joint import Joint
 from gateon.methods.replay import Replay
 from gateon.methods.shared.samples import Memory, gathered

@@ -7,9 +7,10 @@ from functools import partial
 import pytest
 import torch
 from forgetting import forgotten, forgotten_by_finetuning
-from method_tools import ADAM, end, learner_of, tiny_cnn, train
+from method_tools import ADAM, end, learner_of, tiny_cnn
 from torch import nn
 
+from easy_tasks import train
 from gateon.anatomy.norm import ContextNorm
 from gateon.methods.rmn import RMN, RelevanceMap
 from gateon.networks import mlp

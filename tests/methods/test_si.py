@@ -7,10 +7,11 @@ from functools import partial
 import pytest
 import torch
 import torch.nn.functional as F
-from method_tools import ADAM, SGD, batch, end, forgets_less, learner_of, tiny_mlp, train
+from method_tools import ADAM, SGD, end, forgets_less, learner_of, tiny_mlp
 from torch import nn
 
 import rounding
+from easy_tasks import batch, train
 from gateon.learners.learner import Learner
 from gateon.methods.shared.calls import trainable
 from gateon.methods.si import SI

@@ -7,11 +7,12 @@ from functools import partial
 import pytest
 import torch
 from forgetting import forgotten, forgotten_by_finetuning
-from method_tools import ADAM, assert_same, batch, end, flat, learner_of, reloaded, tiny_mlp, train
+from method_tools import ADAM, assert_rounded_same, end, learner_of, reloaded, tiny_mlp
 from torch import nn
 
 import gateon
 import rounding
+from easy_tasks import assert_same, batch, train
 from gateon.methods.both import Both
 from gateon.methods.si import SI
 from gateon.methods.xdg import XdG
@@ -148,14 +149,7 @@ def test_sub_networks_are_trained_and_that_is_exact(method, network):
 
     whole, part = learned(False), learned(True)
     assert part.is_compact and not whole.is_compact
-    x = batch(9)[0].double()
-    for task in range(3):
-        rounding.assert_same(part.predict(x, context=task), whole.predict(x, context=task))
-    expected, found = (
-        flat({"model": m.model.state_dict(), "method": m.method.state_dict()})
-        for m in (whole, part)
-    )
-    rounding.assert_same(found, expected)
+    assert_rounded_same(part, whole)
 
 
 @pytest.mark.parametrize("off", [1.0, -0.1, float("nan")])

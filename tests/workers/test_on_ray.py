@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import socket
+from functools import partial
 
 import pytest
+from worker_tools import Heard, found, of_two_tasks
 
 from gateon.runs.record import Record
 from gateon.storage.lock import Owner, release
@@ -16,7 +17,6 @@ from gateon.workers.comparison import compare, pieces_of
 from gateon.workers.engine import Engine
 from gateon.workers.on_ray import Cluster, address_of
 from gateon.workers.plan import Listed
-from specified import specified
 
 needs_ray = pytest.mark.skipif(
     __import__("importlib.util").util.find_spec("ray") is None,
@@ -24,40 +24,7 @@ needs_ray = pytest.mark.skipif(
 )
 
 
-def small(**options):
-    tiny = {"data": "mnist-5k", "tasks": 2, "steps": 10, "batch": 50, "hidden": (16,)}
-    return specified("permuted-mnist", **{**tiny, "threads": 1, **options})
-
-
-def found(record):
-    """All that must be the same wherever a run was made."""
-    content = {k: v for k, v in vars(record).items() if k not in ("seconds", "environment")}
-    return json.dumps(content)
-
-
-class Heard:
-    """A board that remembers, and does something when a task was learned."""
-
-    def __init__(self, at_task=lambda name, task: None):
-        self.ends, self.places, self.at_task = [], {}, at_task
-
-    def open(self, pieces):
-        self.pieces = pieces
-
-    def told(self, name, event, told):
-        if event == "begin":
-            self.places.setdefault(name, []).append(told[2])
-        if event == "task":
-            self.at_task(name, told[0])
-
-    def ended(self, name, how):
-        self.ends.append((name, how))
-
-    def note(self, text):
-        pass
-
-    def close(self):
-        pass
+small = partial(of_two_tasks, threads=1)
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -12,52 +11,16 @@ from pathlib import Path
 
 import pytest
 import torch
+from worker_tools import Heard, found
+from worker_tools import of_two_tasks as small
 
 from gateon.runs.record import Record
 from gateon.workers.comparison import compare, pieces_of
 from gateon.workers.engine import Engine
 from gateon.workers.plan import Listed, Piece
 from gateon.workers.processes import Processes, cores_here
-from specified import specified
 
 WORKERS = min(2, len(cores_here()))
-
-
-def small(**options):
-    tiny = {"data": "mnist-5k", "tasks": 2, "steps": 10, "batch": 50, "hidden": (16,)}
-    return specified("permuted-mnist", **{**tiny, **options})
-
-
-def found(record):
-    """All that must be the same wherever a run was made."""
-    content = {k: v for k, v in vars(record).items() if k not in ("seconds", "environment")}
-    return json.dumps(content)
-
-
-class Heard:
-    """A board that remembers."""
-
-    def __init__(self):
-        self.ends, self.notes, self.places = [], [], {}
-        self.at_task = lambda name, task: None
-
-    def open(self, pieces):
-        self.pieces = pieces
-
-    def told(self, name, event, told):
-        if event == "begin":
-            self.places.setdefault(name, []).append(told[2])
-        if event == "task":
-            self.at_task(name, told[0])
-
-    def ended(self, name, how):
-        self.ends.append((name, how))
-
-    def note(self, text):
-        self.notes.append(text)
-
-    def close(self):
-        pass
 
 
 @pytest.fixture(autouse=True)

@@ -51,17 +51,19 @@ class AdaHAT(HAT):
     @torch.no_grad()
     def factors(self) -> dict[nn.Parameter, Tensor]:
         """r / (importance + r), with the r of this step."""
-        if not self._used and self.tasks:
-            self._used = {
-                o.parameter: self._at_both_ends(o, "importance", float(self.tasks))
-                for o in self._owned
-            }
+        importance = super().factors()
         r = {name: self.alpha / (self.epsilon + mask.used()) for name, mask in self.masks.items()}
         shared = torch.tensor(self.alpha / self.epsilon)
         return {
-            o.parameter: _rate(r.get(o.site, shared), self._used[o.parameter])
+            o.parameter: _rate(r.get(o.site, shared), importance[o.parameter])
             for o in self._owned
-            if self.tasks
+            if importance
+        }
+
+    def derived(self) -> dict[nn.Parameter, Tensor]:
+        """The importance of every parameter for the tasks that are over."""
+        return {
+            o.parameter: self._at_both_ends(o, "importance", float(self.tasks)) for o in self._owned
         }
 
 

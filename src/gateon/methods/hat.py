@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -16,10 +16,9 @@ from ..anatomy.contextual import Contextual
 from ..anatomy.kinds import is_composite, is_layer, spread, spread_inputs
 from ..anatomy.norm import follow_norms
 from ..anatomy.sites import Site, find_sites
-from ..storage.states import COUNT, Grown
-from .base import Adopt, Batch, Method
+from .base import Adopt, Batch
 from .shared.places import install
-from .shared.scaled import scale_updates
+from .shared.scaled import Scaled, scale_updates
 
 __all__ = ["HAT", "UnitMask"]
 
@@ -100,7 +99,7 @@ class UnitMask(Contextual):
 
 
 @dataclass
-class HAT(Method):
+class HAT(Scaled):
     """Hard attention to the task.
 
     Units are multiplied by a = sigmoid(s e_k). After a task a_cum <- max(a_cum, a). The update of
@@ -142,12 +141,7 @@ class HAT(Method):
     seed: int = 0
 
     masks: dict[str, UnitMask] = field(default_factory=dict, init=False, repr=False, compare=False)
-    tasks: int = field(default=0, init=False, repr=False, compare=False)  # that are over
     _owned: list[_Owned] = field(default_factory=list, init=False, repr=False, compare=False)
-    # since the last task
-    _used: dict[nn.Parameter, Tensor] = field(
-        default_factory=dict, init=False, repr=False, compare=False
-    )
 
     def prepare(self, model: nn.Module) -> Adopt:
         """Put masks behind the hidden layers."""
@@ -163,7 +157,8 @@ class HAT(Method):
                 "and clip above 0."
             )
         sites = find_sites(model, None, self.example)
-        self.tasks, self.masks, self._used, self._owned = 0, {}, {}, owned_by(model, sites)
+        self.begin()
+        self.masks, self._owned = {}, owned_by(model, sites)
         like = next(model.parameters())
         for n, site in enumerate(s for s in sites if s.gated):
             self.masks[site.name] = UnitMask(site, self.s_max, self.steps, (self.seed, n)).to(like)
@@ -194,29 +189,11 @@ class HAT(Method):
             hard = mask.mask(self.s_max)
             mask.cumulative.copy_(torch.maximum(mask.cumulative, hard))
             mask.importance.add_(hard)
-        self.tasks += 1
-        self._used.clear()
+        self.task_over()
 
-    def state_dict(self) -> dict[str, Any]:
-        """The number of finished tasks; masks are in the model."""
-        return {"tasks": self.tasks}
-
-    def state_like(self, state: Any, model: Grown) -> Any:
-        """A count."""
-        return {"tasks": COUNT}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore it, and recompute what is derived from the masks."""
-        self.tasks = state["tasks"]
-        self._used.clear()
-
-    def factors(self) -> dict[nn.Parameter, Tensor]:
+    def derived(self) -> dict[nn.Parameter, Tensor]:
         """1 - min(a_cum_i, a_cum_j), by which updates are scaled."""
-        if not self._used and self.tasks:
-            self._used = {
-                o.parameter: 1 - self._at_both_ends(o, "cumulative", 1.0) for o in self._owned
-            }
-        return self._used
+        return {o.parameter: 1 - self._at_both_ends(o, "cumulative", 1.0) for o in self._owned}
 
     def _at_both_ends(self, owned: _Owned, measure: str, of_shared: float) -> Tensor:
         """The smaller measure of the unit a parameter makes and of the one it reads.

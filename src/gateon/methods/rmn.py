@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,9 +15,8 @@ from torch.optim import Optimizer
 
 from ..anatomy.contextual import Contextual, own_by_context
 from ..anatomy.norm import context_norms, follow_norms
-from ..storage.states import COUNT, Grown
-from .base import Adopt, Batch, Method
-from .shared.scaled import scale_updates
+from .base import Adopt, Batch
+from .shared.scaled import Scaled, scale_updates
 
 __all__ = ["RMN", "RelevanceMap"]
 
@@ -103,7 +102,7 @@ class RelevanceMap(Contextual):
 
 
 @dataclass
-class RMN(Method):
+class RMN(Scaled):
     """Relevance mapping networks.
 
     Layers share weights W; task k computes with W * softround(P_k), softround(p) = sigmoid(beta (p
@@ -143,14 +142,10 @@ class RMN(Method):
     high: float = 1.0
     seed: int = 0
 
-    tasks: int = field(default=0, init=False, repr=False, compare=False)  # that are over
     _maps: list[tuple[nn.Parameter, RelevanceMap]] = field(
         default_factory=list, init=False, repr=False, compare=False
     )
     _rest: list[nn.Parameter] = field(default_factory=list, init=False, repr=False, compare=False)
-    _factors: dict[nn.Parameter, Tensor] = field(
-        default_factory=dict, init=False, repr=False, compare=False
-    )
 
     def prepare(self, model: nn.Module) -> Adopt:
         """Give every Linear and convolution maps, and every norm statistics per context."""
@@ -179,7 +174,8 @@ class RMN(Method):
                 f"{type(model).__name__} has no Linear or convolution whose weights tasks could "
                 "share."
             )
-        self.tasks, self._maps, self._factors = 0, [], {}
+        self.begin()
+        self._maps = []
         own = own_by_context(model)
         context_norms(model)
         follow_norms(model)
@@ -217,27 +213,9 @@ class RMN(Method):
         """Keep the map and the weights it uses."""
         for weight, relevance in self._maps:
             relevance.finish(weight)
-        self.tasks += 1
-        self._factors.clear()
+        self.task_over()
 
-    def state_dict(self) -> dict[str, Any]:
-        """The number of finished tasks; maps are in the model."""
-        return {"tasks": self.tasks}
-
-    def state_like(self, state: Any, model: Grown) -> Any:
-        """A count."""
-        return {"tasks": COUNT}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore it, and recompute what is derived from the maps."""
-        self.tasks = state["tasks"]
-        self._factors.clear()
-
-    def factors(self) -> dict[nn.Parameter, Tensor]:
+    def derived(self) -> dict[nn.Parameter, Tensor]:
         """0 for what earlier tasks use, 1 for what is free."""
-        if self.tasks and not self._factors:
-            self._factors = {
-                weight: (~relevance.used).to(weight) for weight, relevance in self._maps
-            }
-            self._factors |= {parameter: torch.zeros_like(parameter) for parameter in self._rest}
-        return self._factors
+        taken = {weight: (~relevance.used).to(weight) for weight, relevance in self._maps}
+        return taken | {parameter: torch.zeros_like(parameter) for parameter in self._rest}

@@ -13,9 +13,9 @@ from torch import Tensor
 
 from ..options.kinds import Count
 from . import pixels
-from .base import Stream, Tasks, whole
+from .base import Stream, Tasks
 from .data import sources
-from .data.images import Data, Images, prepare, split_classes
+from .data.images import Data, Images, split_classes
 
 __all__ = ["split_cifar10", "split_cifar100"]
 
@@ -46,7 +46,7 @@ def split_cifar100(
         validation: number of training images held out; a twelfth by default.
         data: a data set of the same kind; by default CIFAR-100.
     """
-    return _split(
+    return split_classes(
         "split-cifar100",
         tasks,
         seed,
@@ -55,6 +55,8 @@ def split_cifar100(
         validation,
         data,
         sources.cifar100,
+        "classes",
+        normalised,
     )
 
 
@@ -78,26 +80,17 @@ def split_cifar10(
         validation: number of training images held out; a twelfth by default.
         data: a data set of the same kind; by default CIFAR-10.
     """
-    return _split(
-        "split-cifar10", tasks, seed, classes_per_task, in_order, validation, data, sources.cifar10
-    )
-
-
-def _split(
-    name: str,
-    tasks: int,
-    seed: int,
-    classes: int,
-    in_order: bool,
-    validation: int | None,
-    data: Data,
-    default: Callable[[], sources.Dataset],
-) -> Stream:
-    classes = whole("classes_per_task", classes, least=2)
-    dataset, parts, settings = prepare(name, tasks, seed, validation, data, default)
-    settings |= {"classes_per_task": classes, "in_order": in_order}
     return split_classes(
-        dataset, parts, settings, classes, in_order, "classes", normalised(dataset)
+        "split-cifar10",
+        tasks,
+        seed,
+        classes_per_task,
+        in_order,
+        validation,
+        data,
+        sources.cifar10,
+        "classes",
+        normalised,
     )
 
 

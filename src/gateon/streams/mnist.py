@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ..options.kinds import Count
 from . import pixels
-from .base import Part, Split, Stream, Tasks, whole
+from .base import Part, Split, Stream, Tasks
 from .data import sources
 from .data.images import Data, make_stream, prepare, split_classes
 from .draw import permutation, uniform
@@ -175,7 +175,15 @@ def split_mnist(
     >>> [task.name for task in split_mnist(seed=0, data="mnist-5k")]
     ['digits 4 1', 'digits 8 0', 'digits 7 3', 'digits 9 6', 'digits 5 2']
     """
-    dataset, parts, settings = prepare("split-mnist", tasks, seed, validation, data, sources.digits)
-    count = whole("classes_per_task", classes_per_task, least=2)
-    settings |= {"classes_per_task": count, "in_order": in_order}
-    return split_classes(dataset, parts, settings, count, in_order, "digits", pixels.plain)
+    return split_classes(
+        "split-mnist",
+        tasks,
+        seed,
+        classes_per_task,
+        in_order,
+        validation,
+        data,
+        sources.digits,
+        "digits",
+        lambda _: pixels.plain,
+    )

@@ -125,7 +125,8 @@ class HatAdapters(HAT):
                 "clip above 0."
             )
         sites = self._inserted(model)
-        self.tasks, self.masks, self._used, self._owned = 0, {}, {}, owned_by(model, sites)
+        self.begin()
+        self.masks, self._owned = {}, owned_by(model, sites)
         for n, site in enumerate(sites):
             self.masks[site.name] = UnitMask(site, self.s_max, self.steps, (self.seed, n)).to(
                 next(model.parameters())

@@ -3,13 +3,63 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.optim import SGD, Optimizer
 
-__all__ = ["scale_updates"]
+from ...storage.states import COUNT, Grown
+from ..base import Method
+
+__all__ = ["Scaled", "scale_updates"]
+
+
+@dataclass
+class Scaled(Method):
+    """A method that scales updates by factors which change only when a task is over.
+
+    Masks and maps are in the model, so its state is the number of tasks.
+    """
+
+    tasks: int = field(default=0, init=False, repr=False, compare=False)  # that are over
+    # since the last task
+    _factors: dict[nn.Parameter, Tensor] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+
+    def begin(self) -> None:
+        """No task is over yet."""
+        self.tasks, self._factors = 0, {}
+
+    def task_over(self) -> None:
+        """One more is: factors are derived anew."""
+        self.tasks += 1
+        self._factors.clear()
+
+    def factors(self) -> dict[nn.Parameter, Tensor]:
+        """What updates are scaled by; empty before the first task is over."""
+        if self.tasks and not self._factors:
+            self._factors = self.derived()
+        return self._factors
+
+    def derived(self) -> dict[nn.Parameter, Tensor]:
+        """The factors, from masks or maps as they are now."""
+        raise NotImplementedError
+
+    def state_dict(self) -> dict[str, Any]:
+        """How many tasks are over."""
+        return {"tasks": self.tasks}
+
+    def state_like(self, state: Any, model: Grown) -> Any:
+        """A count."""
+        return {"tasks": COUNT}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take it over; factors are derived anew."""
+        self.tasks = state["tasks"]
+        self._factors.clear()
 
 
 def scale_updates(

@@ -86,13 +86,16 @@ def make_stream(
 
 
 def split_classes(
-    dataset: sources.Dataset,
-    parts: Parts,
-    settings: dict[str, Any],
+    name: str,
+    tasks: int,
+    seed: int,
     count: int,
     in_order: bool,
+    validation: int | None,
+    data: Data,
+    default: Callable[[], sources.Dataset],
     word: str,
-    convert: Callable[[Images], Tensor],
+    converter: Callable[[sources.Dataset], Callable[[Images], Tensor]],
 ) -> Stream:
     """A stream whose tasks have `count` classes each, labelled 0, 1, ... within the task.
 
@@ -100,19 +103,25 @@ def split_classes(
     are left out of that deal.
 
     Args:
-        dataset: whose classes they are.
-        parts: its images, as `prepare` gave them.
-        settings: of the stream.
+        name: of the stream.
+        tasks: how many.
+        seed: deals the classes, and draws the images held out for validation.
         count: classes a task.
         in_order: in the order of their labels, whatever the seed.
+        validation: number of training images held out; a twelfth by default.
+        data: a data set or its name.
+        default: gives the data set that is used by default.
         word: what classes are called: "digits", "classes".
-        convert: 8-bit images to what the network sees.
+        converter: of a data set: makes 8-bit images into what the network sees.
     """
+    count = whole("classes_per_task", count, least=2)
+    dataset, parts, settings = prepare(name, tasks, seed, validation, data, default)
+    settings |= {"classes_per_task": count, "in_order": in_order}
+    convert, deal = converter(dataset), dataset.classes // count
     if count > dataset.classes:
         raise ValueError(
             f"A task cannot have {count} {word}: {dataset.name} has {dataset.classes} classes; choose fewer."
         )
-    tasks, seed, deal = settings["tasks"], settings["seed"], dataset.classes // count
     if in_order and tasks > deal:
         raise ValueError(
             f"In order there are {deal} tasks of {count} {word}, not {tasks}: ask for fewer, or drop in_order."
