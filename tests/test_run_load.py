@@ -69,6 +69,7 @@ def test_it_answers_with_the_names_of_classes_and_needs_no_data(photos, tmp_path
     shutil.rmtree(photos)
     generator, threads = torch.get_rng_state(), torch.get_num_threads()
     model = load_run(tmp_path / "out")
+    assert repr(model) == f"LoadedRun({record.name!r}, tasks=2)"
     assert torch.equal(torch.get_rng_state(), generator) and torch.get_num_threads() == threads
     assert model.tasks == ["north", "south"] and model.record.summary == record.summary
     for k, (name, test) in enumerate(zip(model.tasks, tests, strict=True)):

@@ -57,7 +57,8 @@ def _about_labels(names: NDArray[Any], parts: dict[str, NDArray[np.int64]]) -> l
         only = next(iter(train))
         words.append(f"There is one label, {only!r}: nothing can be told apart; add another.")
     if rows < FEW_ROWS:
-        words.append(f"{rows} rows to train on are few: results will say little; give 50 or more.")
+        are = "row to train on is" if rows == 1 else "rows to train on are"
+        words.append(f"{rows} {are} few: results will say little; give 50 or more.")
     if single := sorted(name for name, count in train.items() if count == 1):
         words.append(f"{_shown(single)} in one row only: give each label several.")
     for part in parts:

@@ -29,7 +29,7 @@ AT_ONCE = 500  # samples answered together
 Text = str | tuple[str, str | None]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class LoadedRun:
     """What a run has learned.
 
@@ -47,6 +47,10 @@ class LoadedRun:
     def tasks(self) -> list[str]:
         """The names of the tasks that were learned."""
         return self.record.tasks
+
+    def __repr__(self) -> str:
+        """Its name and how many tasks it has learned."""
+        return f"LoadedRun({printable(self.record.name)!r}, tasks={len(self.tasks)})"
 
     @torch.no_grad()
     def predict(self, x: Any, task: str | int | None = None) -> Answers:
