@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import functools
 import gc
+import signal
 from dataclasses import replace
 
 import pytest
 
 from gateon.streams.data import sources
+
+# A background job is started with Ctrl-C ignored, and under nohup with hang-ups ignored: tests that
+# send them, and the programs they start, need both as a terminal has them.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+if hasattr(signal, "SIGHUP"):
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.hookimpl(trylast=True)

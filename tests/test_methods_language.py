@@ -193,7 +193,7 @@ def test_units_that_a_past_task_uses_do_not_move_and_others_do(made, name, optim
     end(learner, 0)
     for mask in learner.method.masks.values():  # half of the units are in full use
         mask.cumulative.copy_(torch.arange(len(mask.cumulative)) % 2)
-    learner.method._used.clear()
+    learner.method._factors.clear()
     layers = [
         (m.specific[0], m.specific[2]) for m in learner.model.modules() if isinstance(m, Adapter)
     ]
@@ -233,7 +233,7 @@ def test_what_expands_shared_knowledge_is_masked_too(made):
     end(learner, 0)
     for mask in learner.method.masks.values():
         mask.cumulative.fill_(1)
-    learner.method._used.clear()
+    learner.method._factors.clear()
     layers = [learner.model.get_submodule(name) for name in expands]
     before = [layer.weight.clone() for layer in layers]
     train(learner, 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -44,9 +45,9 @@ class Scaled(Method):
             self._factors = self.derived()
         return self._factors
 
+    @abstractmethod
     def derived(self) -> dict[nn.Parameter, Tensor]:
         """The factors, from masks or maps as they are now."""
-        raise NotImplementedError
 
     def state_dict(self) -> dict[str, Any]:
         """How many tasks are over."""
