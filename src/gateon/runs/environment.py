@@ -15,6 +15,9 @@ from .identity import commit
 
 __all__ = ["environment"]
 
+# How processes of `gateon.workers` are named, after their place.
+WORKERS = ("worker ", "ray on ")
+
 
 def environment() -> dict[str, object]:
     """Where and with what a figure was made: versions, commit, machine, time.
@@ -31,8 +34,7 @@ def environment() -> dict[str, object]:
         "processor": _processor(),
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
-        # a worker's process is named after its place: see `gateon.workers`
-        "worker": None if process.name == "MainProcess" else process.name,
+        "worker": process.name if process.name.startswith(WORKERS) else None,
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
     }
 
