@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
 
-from .contextual import Contextual
+from .rows import ByRow, replace_data
 
 __all__ = ["ContextNorm", "UnitLength", "context_norms", "follow_norms", "kept_statistics"]
 
@@ -23,7 +23,7 @@ LARGEST_STATISTIC = 1 << 16  # numbers
 HALF = (torch.bfloat16, torch.float16)
 
 
-class ContextNorm(Contextual):
+class ContextNorm(ByRow):
     """Batch normalisation with separate running statistics for every context.
 
     y = scale * (x - mean_k) / sqrt(var_k + eps) + shift. In training mean_k and var_k are the
@@ -46,6 +46,7 @@ class ContextNorm(Contextual):
 
     per_sample = True
     shared = True
+    by_row = ("running_mean", "running_var")
     running_mean: Tensor
     running_var: Tensor
     start: Tensor
@@ -116,21 +117,24 @@ class ContextNorm(Contextual):
     @property
     def contexts(self) -> int | None:
         """How many have statistics; None if all contexts share those that are shown."""
-        return len(self.running_mean) if self.follows else None
+        return len(self.kept.get("running_mean", self.running_mean)) if self.follows else None
 
     def show(self, context: int | Tensor) -> None:
         """Use the statistics of this context, or of one for each sample."""
-        rows = torch.as_tensor(context, dtype=torch.long)
+        rows = torch.as_tensor(self.at_work(context), dtype=torch.long)
         self.context = rows.to(self.running_mean.device)
 
     def add_context(self) -> None:
         """Add statistics, new ones or those of the BatchNorm it took the place of."""
-        self.running_mean = torch.cat([self.running_mean, self.start[:1]])
-        self.running_var = torch.cat([self.running_var, self.start[1:]])
+        for name, row in zip(self.by_row, self.start, strict=True):
+            if self.kept:
+                self.kept[name].add(row)
+            else:
+                replace_data(here := getattr(self, name), torch.cat([here, row[None]]))
 
     def extra_repr(self) -> str:
         """Shown by print(model)."""
-        contexts = len(self.running_mean)
+        contexts = len(self.kept.get("running_mean", self.running_mean))
         return f"{self.num_features}, contexts={contexts}, statistics={self.statistics!r}"
 
     def _normalise(self, x: Tensor, k: Tensor) -> Tensor:
@@ -187,18 +191,6 @@ class ContextNorm(Contextual):
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         self.context = self.context.to(self.running_mean.device)
         return self
-
-    def _load_from_state_dict(self, state: dict[str, Any], prefix: str, *rest: Any) -> None:
-        saved = state.get(prefix + "running_mean")
-        if (
-            saved is not None
-            and saved.shape[1:] == self.running_mean.shape[1:]
-            and len(saved) > len(self.running_mean)
-        ):
-            missing = len(saved) - len(self.running_mean)
-            self.running_mean = torch.cat([self.running_mean, self.start[:1].expand(missing, -1)])
-            self.running_var = torch.cat([self.running_var, self.start[1:].expand(missing, -1)])
-        super()._load_from_state_dict(state, prefix, *rest)
 
 
 class UnitLength(nn.Module):

@@ -11,10 +11,10 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from ..anatomy.contextual import Contextual
+from ..anatomy.rows import ByRow, replace_data
 from ..anatomy.sites import Site
 from . import units
-from .growth import mark_grown, pad_gradient
+from .growth import mark_grown, note_backward, pad_gradient
 
 __all__ = ["Gate", "Measure"]
 
@@ -22,7 +22,7 @@ BLOCK = 1 << 18  # numbers: what fits in a cache
 Measure = Literal["gradient", "activity"] | Callable[[Tensor, Tensor], Tensor]
 
 
-class Gate(Contextual):
+class Gate(ByRow):
     """Multiplies the units of one place by the gains of a context, and observes their relevance.
 
     Args:
@@ -41,6 +41,7 @@ class Gate(Contextual):
     """
 
     per_sample = True
+    by_row = ("weight",)
 
     def __init__(
         self,
@@ -85,23 +86,23 @@ class Gate(Contextual):
     @property
     def contexts(self) -> int | None:
         """How many have a row; None for a place that is observed but not gated."""
-        return None if self.weight is None else len(self.weight)
+        return None if self.weight is None else len(self.kept.get("weight", self.weight))
 
     def show(self, context: int | Tensor) -> None:
         """Use the gains of this context, or of one for each sample."""
-        rows = torch.as_tensor(context, dtype=torch.long).reshape(-1)
+        rows = torch.as_tensor(self.at_work(context), dtype=torch.long).reshape(-1)
         self.context = rows.to((self.context if self.weight is None else self.weight).device)
 
     def add_context(self, likely: Tensor | None = None) -> None:
         """Add a row, started like the others, also in the middle of training."""
         assert self.weight is not None and self.draw is not None
+        if self.kept:
+            rows = self.kept["weight"]
+            rows.add(self.draw(len(rows), likely))
+            return
         before = self.weight.data
         row = self.draw(len(before), likely).to(before)
-        # A loss that is still alive holds on to the old shape: only another dtype makes autograd
-        # forget it.
-        other = torch.float16 if before.dtype == torch.bfloat16 else torch.bfloat16
-        self.weight.data = before.to(other)
-        self.weight.data = torch.cat([before, row[None]])
+        replace_data(self.weight, torch.cat([before, row[None]]))
         mark_grown(self.weight)
         if self.weight.grad is not None:
             pad_gradient(self.weight)
@@ -112,7 +113,9 @@ class Gate(Contextual):
         rows = self.context if context is None else context.to(self.weight.device)
         # A gate with one row, as in every sub-network, needs no selecting.
         v = (
-            self.weight
+            self.rows_of("weight")[rows.cpu()].to(self.weight.device)
+            if self.kept and context is not None
+            else self.weight
             if self.weight.shape[0] == rows.shape[0] == 1
             else self.weight.index_select(0, rows)
         )
@@ -140,6 +143,17 @@ class Gate(Contextual):
         shape[dim] = self.site.units
         return gain.reshape(shape)
 
+    def end_gradient(self) -> None:
+        """Drop the gradient of the row at work, which is about to be put away, if it was used."""
+        if self.weight is None or not self.kept or self.weight.grad is None:
+            return
+        if self.kept["weight"].unused:
+            raise ValueError(
+                f"The gate of site {self.site.name!r} has a gradient that no step has used, and "
+                "its row is about to be put away: step, or zero_grad(), before a switch."
+            )
+        self.weight.grad = None
+
     def observe(self, measure: Measure, tap: Tensor) -> None:
         """Add the sum of mu over samples to the gradient of `tap`, (units,), in every backward."""
         self.measure, self.tap = measure, tap
@@ -159,6 +173,8 @@ class Gate(Contextual):
         for gate in self.silences:
             x = x if gate.off else x * (gate.gain_like(x, dim) > 0)
         gain = None if self.weight is None or self.off else self.gain_like(x, dim)
+        if self.kept and gain is not None and not _is_transformed():
+            note_backward(self.weight, gain, self.kept["weight"])
         unobserved = self.tap is None and (gain is None or _is_plain(x))
         if not torch.is_grad_enabled() or unobserved or _is_transformed():
             return x if gain is None else x * gain
@@ -179,25 +195,10 @@ class Gate(Contextual):
                 self.tap.data = self.tap.data.to(self.weight.device)
         return self
 
-    def _load_from_state_dict(self, state: dict[str, Any], prefix: str, *rest: Any) -> None:
-        saved = state.get(prefix + "weight")
-        if (
-            self.weight is not None
-            and saved is not None
-            and saved.shape[1:] == self.weight.shape[1:]
-        ):
-            missing = len(saved) - len(self.weight)
-            if missing > 0:  # a checkpoint with more contexts than this model was given yet
-                self.weight.data = torch.cat(
-                    [self.weight.data, self.weight.data.new_zeros(missing, self.site.units)]
-                )
-                self.weight.grad = None  # of the old shape
-        super()._load_from_state_dict(state, prefix, *rest)
-
     def extra_repr(self) -> str:
         """Shown by print(model)."""
         return f"units={self.site.units}" + (
-            "" if self.weight is None else f", contexts={len(self.weight)}"
+            "" if self.weight is None else f", contexts={self.contexts}"
         )
 
 

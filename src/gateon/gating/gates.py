@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import Any, Protocol
 
 import torch
@@ -13,8 +14,10 @@ from ..anatomy.adapters import has_adapters, is_peft
 from ..anatomy.contextual import add_contexts, show_context
 from ..anatomy.kinds import own_parameters
 from ..anatomy.norm import ContextNorm
+from ..anatomy.rows import keep_rows
 from ..anatomy.sites import Site
 from .gate import Gate
+from .growth import mark_kept
 from .hooks import remove_hooks
 
 __all__ = ["Gates", "gates_of"]
@@ -89,7 +92,7 @@ class Gates:
     def contexts(self) -> int:
         """How many there are."""
         gate = next(iter(self.gates.values()))
-        return 0 if gate.weight is None else len(gate.weight)
+        return gate.contexts or 0
 
     @cached_property
     def gates(self) -> dict[str, Gate]:
@@ -128,9 +131,13 @@ class Gates:
     def switch(self, context: int | Sequence[int] | Tensor) -> None:
         """Learn in a context from now on: one for all samples, or one per sample."""
         rows = self._checked(context)
+        changed = not torch.equal(self._learning, rows)
+        if changed:
+            for gate in self.gates.values():
+                gate.end_gradient()
         self._set(rows)
-        before, self._learning = self._learning, rows
-        if not torch.equal(before, rows):
+        self._learning = rows
+        if changed:
             for listener in self.listeners:
                 listener.switched()
 
@@ -147,6 +154,34 @@ class Gates:
     def show(self, context: int | Sequence[int] | Tensor) -> None:
         """Show the model in another context, to evaluate it; the one being learned stays."""
         self._set(self._checked(context))
+
+    def keep_rows(self, where: str | Path = "cpu") -> None:
+        """Keep the rows of contexts that are not at work elsewhere: of gates and of norms.
+
+        The device and the optimizer then hold one row, and a switch fetches another; what is
+        computed stays the same, and so does `state_dict`. A batch is in one context, and a new
+        optimizer is built after every switch, as `Learner` does. Call it before training, or right
+        before a switch.
+
+        Args:
+            where: "cpu" for the memory of the host; a directory for a file there, which is mapped
+                into memory; "device" for the device again.
+
+        >>> import gateon
+        >>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+        >>> gates = gateon.attach(model, contexts=3)
+        >>> gates.keep_rows("cpu"); gates.switch(2)
+        >>> gates.contexts, gates.gates["0"].weight.shape
+        (3, torch.Size([1, 8]))
+        """
+        if not isinstance(self.context, int):
+            raise ValueError("The samples of a batch show contexts of their own: switch to one.")
+        for gate in self.gates.values():
+            gate.end_gradient()
+        keep_rows(self.model, where, self.context)
+        for gate in self.gates.values():
+            mark_kept(gate.get_parameter("weight"), gate.kept.get("weight"))
+        self._set(torch.tensor(self.context))
 
     def _checked(self, context: Any) -> Tensor:
         try:
@@ -211,6 +246,8 @@ class Gates:
         for listener in list(self.listeners):
             listener.remove()
         remove_hooks(self.model)
+        if any(norm.kept for norm in self._led):
+            keep_rows(self.model, "device", int(self.context))
         for norm in self._led:
             norm.follows = False
         for encoder in self._nesting:

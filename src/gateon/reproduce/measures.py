@@ -193,7 +193,7 @@ def keep_inside(learner: AnyLearner, stream: Stream, contexts: Sequence[int], fo
     if gates is not None:
         for site, gate in gates.gates.items():
             if gate.weight is not None:
-                kept[f"gates {site}"] = (gate.weight.detach() > 0).cpu().numpy()
+                kept[f"gates {site}"] = (gate.rows_of("weight") > 0).cpu().numpy()
     with whole_file(folder / INSIDE) as aside, open(aside, "wb") as file:
         np.savez_compressed(file, **kept)
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from ..anatomy.contextual import contexts_of
+from ..anatomy.rows import ByRow
 from ..gating.gate import Gate
 from .templates import LARGEST, Rule, Whole, shown, values_like
 
@@ -105,7 +106,7 @@ def grown(model: nn.Module, state: Any, inputs: Inputs | None = None) -> Grown:
         name: value if isinstance(value, Tensor) else values_like(value)
         for name, value in twin.state_dict().items()
     }
-    gates = {len(m.weight) for m in twin.modules() if isinstance(m, Gate) and m.weight is not None}
+    gates = {m.contexts for m in twin.modules() if isinstance(m, Gate) and m.weight is not None}
     if len(gates) > 1:
         raise ValueError("the gates of model have different numbers of contexts")
     return Grown(like, dict(twin.named_parameters()), twin, contexts_of(twin), inputs)
@@ -126,6 +127,9 @@ def _bare(module: nn.Module, copies: dict[int, Any]) -> nn.Module:
                 for key, value in held.items()
             }
         )
+        if isinstance(module, ByRow):
+            rows = {name: table.without_data() for name, table in module.kept.items()}
+            twin.__dict__["kept"] = rows
         for kind in HOOKS:
             twin.__dict__[kind] = type(held[kind])()
         for kind in ("_parameters", "_buffers"):

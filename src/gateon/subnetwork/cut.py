@@ -49,7 +49,7 @@ class Cut:
             and tensor.is_contiguous(memory_format=torch.channels_last)
         )
         for axis in sorted(cut):  # rows first: columns are then taken from what is left of them
-            tensor = tensor.index_select(axis, cut[axis])
+            tensor = tensor.index_select(axis, cut[axis].to(tensor.device))
         return (
             tensor.detach().contiguous(memory_format=torch.channels_last)
             if channels_last
@@ -58,7 +58,8 @@ class Cut:
 
     def put(self, name: str, whole: Tensor, part: Tensor) -> None:
         """Write a part back into its place."""
-        cut = self.slices.get(name, {})
+        cut = {axis: at.to(whole.device) for axis, at in self.slices.get(name, {}).items()}
+        part = part.to(whole.device)
         if not cut:
             whole.copy_(part)
         elif len(cut) == 1:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
+from ..anatomy.rows import all_rows, fetch_rows
 from ..availability.obstruct import obstruction_of
 from ..gating.gates import Gates
 from .cut import cut_for
@@ -46,14 +47,15 @@ def inherit(gates: Gates, parent: int, context: int) -> None:
         )
     theirs, ours = paired(gates, parent, context)
     source, target = cut_for(gates, parent, theirs), cut_for(gates, context, ours)
-    gains = {gate.weight: site for site, gate in gates.gates.items()}
+    gains, whole = {gate.weight: site for site, gate in gates.gates.items()}, all_rows(gates.model)
     for name, parameter in gates.model.named_parameters():
         A = handle.scale_of(parameter)
         if gains.get(parameter) in ours:  # a context's gains are its own
-            target.put(name, parameter, source.take(name, parameter))
+            target.put(name, whole[name], source.take(name, whole[name]))
         elif A is not None and name in target.slices:
             here, scale = target.take(name, parameter), target.take(name, A.expand_as(parameter))
             target.put(name, parameter, here.lerp(source.take(name, parameter), scale))
+    fetch_rows(gates.model)
 
 
 def paired(gates: Gates, parent: int, context: int) -> tuple[dict[str, Tensor], dict[str, Tensor]]:

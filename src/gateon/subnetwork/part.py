@@ -30,6 +30,7 @@ from torch.optim import (
 from ..anatomy.contextual import Contextual
 from ..anatomy.kinds import inputs_of, resize
 from ..anatomy.norm import ContextNorm
+from ..anatomy.rows import ByRow, all_rows, fetch_rows
 from ..anatomy.sites import Site
 from ..availability.observers import Through
 from ..gating.gate import Gate
@@ -111,14 +112,18 @@ def _taken_out(gates: Gates, cut: Cut) -> nn.Module:
     # deepcopy takes these instead of copying, so that no weight is ever copied whole.
     memo: dict[int, object] = {}
     with torch.no_grad():
+        whole = all_rows(model)
         for name, parameter in model.named_parameters():
             memo[id(parameter)] = nn.Parameter(
-                cut.take(name, parameter), requires_grad=parameter.requires_grad
+                cut.take(name, whole[name]).to(parameter.device),
+                requires_grad=parameter.requires_grad,
             )
         for name, buffer in model.named_buffers():
-            memo[id(buffer)] = cut.take(name, buffer)
+            memo[id(buffer)] = cut.take(name, whole[name]).to(buffer.device)
         # Weights computed by hooks are not leaves, and cannot be copied otherwise.
         for module in model.modules():
+            if isinstance(module, ByRow):  # the part has the only row it needs
+                memo[id(module.kept)] = {}
             memo |= {
                 id(t): t.detach().clone()
                 for t in module.__dict__.values()
@@ -155,9 +160,10 @@ def _taken_out(gates: Gates, cut: Cut) -> nn.Module:
 @torch.no_grad()
 def _put_back(gates: Gates, cut: Cut, small: nn.Module) -> None:
     """Write every parameter and statistic of a sub-network back into the whole."""
-    whole = dict(gates.model.named_parameters()) | dict(gates.model.named_buffers())
+    whole = all_rows(gates.model)
     for name, part in [*small.named_parameters(), *small.named_buffers()]:
         cut.put(name, whole[name], part.detach())
+    fetch_rows(gates.model)
 
 
 def _spare_strided(small: nn.Module) -> None:

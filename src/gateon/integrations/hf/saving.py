@@ -13,6 +13,7 @@ import transformers
 from torch import Tensor, nn
 
 from ...anatomy.adapters import is_peft
+from ...anatomy.rows import fetch_rows
 from ...anatomy.sites import Site
 from ...availability.obstruct import Obstruction, Rules, obstruction_of
 from ...gating.attach import attach as attach_anywhere
@@ -253,7 +254,9 @@ def _site(values: Mapping[str, Any]) -> Site:
 def gate_weights(gates: Gates) -> dict[str, Tensor]:
     """The weight of every gate, by site."""
     return {
-        name: gate.weight.detach() for name, gate in gates.gates.items() if gate.weight is not None
+        name: gate.rows_of("weight")
+        for name, gate in gates.gates.items()
+        if gate.weight is not None
     }
 
 
@@ -262,4 +265,5 @@ def load_gates(gates: Gates, weights: Mapping[str, Tensor]) -> None:
     """Copy weights into the gates; ValueError if they do not fit."""
     check(weights, gate_weights(gates), "gates")
     for name, weight in weights.items():
-        gates.gates[name].get_parameter("weight").copy_(weight)
+        gates.gates[name].rows_of("weight").copy_(weight)
+    fetch_rows(gates.model)
