@@ -188,7 +188,7 @@ class ContextNorm(ByRow):
         return y * self.weight.view(per_unit) + self.bias.view(per_unit)
 
     def _apply(self, fn: Any, recurse: bool = True) -> ContextNorm:
-        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        super()._apply(fn, recurse)
         self.context = self.context.to(self.running_mean.device)
         return self
 

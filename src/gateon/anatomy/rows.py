@@ -183,6 +183,7 @@ class ByRow(Contextual):
                     f"size mismatch for {prefix}{name}: it has {len(saved)} rows, and this model "
                     f"has {len(self.kept[name])} contexts."
                 )
+                state = {**state, prefix + name: now.detach()}
         super()._load_from_state_dict(state, prefix, *rest)
 
 

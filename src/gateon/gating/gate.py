@@ -173,7 +173,7 @@ class Gate(ByRow):
         for gate in self.silences:
             x = x if gate.off else x * (gate.gain_like(x, dim) > 0)
         gain = None if self.weight is None or self.off else self.gain_like(x, dim)
-        if self.kept and gain is not None and not _is_transformed():
+        if self.kept and self.weight is not None and gain is not None and not _is_transformed():
             note_backward(self.weight, gain, self.kept["weight"])
         unobserved = self.tap is None and (gain is None or _is_plain(x))
         if not torch.is_grad_enabled() or unobserved or _is_transformed():
@@ -188,7 +188,7 @@ class Gate(ByRow):
         return product
 
     def _apply(self, fn: Any, recurse: bool = True) -> Gate:
-        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        super()._apply(fn, recurse)
         if self.weight is not None:
             self.context = self.context.to(self.weight.device)
             if self.tap is not None:
