@@ -1,87 +1,70 @@
-"""Trials of settings on validation data: the rows of a file in benchmarks/search/, each run once.
+"""Searches for settings on validation data: one `gateon search` for each method and stream of a file.
 
-    python benchmarks/search.py cifar-wide
-    python benchmarks/search.py methods --only "ewc: strength 30.0, lr 0.002, norm context"
+    python benchmarks/search.py benchmarks/search/methods.toml --workers 2
+    python benchmarks/search.py benchmarks/search/methods.toml --only ewc si --trials 4 --dry
 
-A trial that is in the record already is not run again.
+A file names streams, methods, and options of all methods and of each: a value, or a range as in
+`--over`. Every method gets the same number of trials on every stream. A search that was stopped goes
+on with the same command; its trials are in runs/search/.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import tempfile
+import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import measure
-from gateon.reproduce import cells, read_table
 from gateon.runs.specification import Specification
-from gateon.runs.specified import run_specification
+from gateon.search.asked import Search
+from gateon.search.record import about_best
+from gateon.search.search import search_settings
+from gateon.workers.engine import Engine
 
-ROOT = Path(__file__).parent.parent
-FILES = {file.stem: file for file in sorted((ROOT / "benchmarks" / "search").glob("*.toml"))}
-
-
-def measured(specification: Specification) -> dict[str, Any]:
-    """What a trial found."""
-    try:
-        with tempfile.TemporaryDirectory() as folder:
-            record = run_specification(specification, Path(folder) / "run")
-    except FloatingPointError:  # a result too: these settings do not work
-        return {"continual": None}
-    sites = record.availability[-1].values()
-    return {
-        "continual": record.summary["continual_accuracy"],
-        "immediate": record.summary["immediate_accuracy"],
-        "final": record.summary["final_accuracy"],
-        "forgetting": record.summary["forgetting_rate"],
-        "frozen": max((site["frozen"] for site in sites), default=0.0),
-        "room": min((site["room"] for site in sites), default=1.0),
-        "seconds": sum(seconds["train"] for seconds in record.seconds),
-    }
+RUNS = Path("runs") / "search"
 
 
-def words(label: str) -> frozenset[str]:
-    """A label in any order, also as early records have it.
+def searches(asked: dict[str, Any]) -> Iterator[tuple[str, str, Search]]:
+    """Every stream and method of a file, and what is searched."""
+    for stream in asked["streams"]:
+        for method, own in asked["methods"].items():
+            options = {"stream.name": stream, "method.name": method, **asked["all"], **own}
+            ranges = {n: v for n, v in options.items() if isinstance(v, str) and is_range(v)}
+            fixed = {name: value for name, value in options.items() if name not in ranges}
+            over = ",".join(f"{name}={words}" for name, words in ranges.items())
+            yield stream, method, Search.of(Specification.from_options(fixed), over)
 
-    >>> words("xdg: lr 0.005, settings off=0.6") == words("xdg: off 0.6, lr 0.005")
-    True
-    """
-    plain = label.replace("settings ", "").replace("=", " ").replace(":", ",")
-    return frozenset(word.strip() for word in plain.split(","))
 
-
-def place(row: dict[str, Any], stream: str) -> tuple[frozenset[str], str]:
-    """The trial of a row in the record, and the stream it was on."""
-    label = row["label"] if "label" in row else f"{row['method']}: {row['settings']}"
-    return words(label), row.get("stream", stream)
+def is_range(words: str) -> bool:
+    return ".." in words or "|" in words
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("name", choices=FILES)
-    parser.add_argument("--only", default="", help="these trials only, separated by semicolons")
-    parser.add_argument("--streams", nargs="*", default=(), help="on these streams only")
-    parser.add_argument("--dry", action="store_true", help="list the trials, and run nothing")
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--only", nargs="*", default=(), help="these methods only")
+    parser.add_argument("--trials", type=int, help="of each search, instead of those of the file")
+    parser.add_argument("--workers", type=int, help="how many trials at once")
+    parser.add_argument("--dry", action="store_true", help="write no record")
     options = parser.parse_args()
-    table = read_table(FILES[options.name])
-    path = ROOT / "results" / "search" / options.name / "record.json"
-    rows = json.loads(path.read_text())["result"] if path.exists() else []
-    done = {place(row, table.streams[0]) for row in rows}
-    asked = [label for label in options.only.split(";") if label]
-    settings = {"title": table.title, **table.scales["cpu"].options}
-    for cell in cells(table, "cpu", rows=asked, streams=options.streams):
-        label, _, stream = cell.place
-        assert cell.specification is not None
-        finished = (words(label), stream) in done
-        if options.dry:
-            print(f"{label}, {stream}: {'in the record' if finished else 'to be run'}")
-        elif not finished:
-            rows.append({"label": label, "stream": stream, **measured(cell.specification)})
-            print(json.dumps(rows[-1]), flush=True)
-            command = f"python benchmarks/search.py {options.name}"
-            measure.write(f"search/{options.name}", settings, rows, command)
+    asked = tomllib.loads(options.file.read_text())
+    trials, rows = options.trials or asked["trials"], []
+    command = f"python benchmarks/search.py benchmarks/search/{options.file.name}"
+    for stream, method, search in searches(asked):
+        if options.only and method not in options.only:
+            continue
+        out = RUNS / options.file.stem / stream / method
+        engine = Engine(options.workers, threads=search.base.training.threads or 1)
+        content = search_settings(search, trials, out, engine=engine, command=command)
+        best = content["best"]
+        rows.append({"stream": stream, "method": method, "trials": len(content["trials"])})
+        rows[-1] |= {"best": best["value"], "settings": best["settings"], "at ends": best["edges"]}
+        print(f"{stream}, {method}: {best['value']}", *about_best(content), sep="\n    ")
+        if not options.dry:
+            settings = {"file": asked, "trials": trials, "part": "validation"}
+            measure.write(f"search/{options.file.stem}", settings, rows, command)
 
 
 if __name__ == "__main__":

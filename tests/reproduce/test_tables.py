@@ -130,14 +130,3 @@ def test_the_pages_are_up_to_date_with_the_records():
     ]
     assert not stale, "run gateon reproduce docs"
     assert len(made[ROOT / "docs" / "results.md"].splitlines()) < 250
-
-
-TRIALS = sorted((ROOT / "benchmarks" / "search").glob("*.toml"))
-
-
-@pytest.mark.parametrize("file", TRIALS, ids=lambda file: file.stem)
-def test_trials_are_measured_on_validation_data(file):
-    assert (ROOT / "results" / "search" / file.stem / "record.json").exists()
-    for cell in cells(read_table(file), "cpu"):
-        assert cell.specification.measuring.part == "validation"
-        assert cell.specification["stream.tasks"] <= 5

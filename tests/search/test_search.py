@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import importlib
 import json
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
 
 import pytest
 
+import gateon
 from gateon.runs.stopping import Interrupted
 from gateon.search.asked import Search
 from gateon.search.ranges import Choice, Span, edges
@@ -185,3 +192,42 @@ def test_a_piece_that_is_no_trial_any_more(tmp_path):
     plan.pruned.add(piece.name)
     plan.finished(piece, (0.5, {}))
     assert plan.found()[0]["state"] == "pruned"
+
+
+BENCHMARKS = Path(__file__).parent.parent.parent / "benchmarks"
+
+
+@pytest.mark.parametrize(
+    "file", sorted((BENCHMARKS / "search").glob("*.toml")), ids=lambda f: f.stem
+)
+def test_the_projects_own_searches_are_of_validation_data(file, monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    searches = importlib.import_module("search").searches
+    asked = tomllib.loads(file.read_text())
+    found = list(searches(asked))
+    assert len(found) == len(asked["streams"]) * len(asked["methods"])
+    for stream, method, search in found:
+        assert (search.base.stream.name, search.base.method.name) == (stream, method)
+        assert search.base.measuring.part == "validation"
+        assert search.base["stream.tasks"] <= 5 and "training.lr" in search.over
+
+
+def test_a_file_of_searches_is_carried_out(tmp_path):
+    (tmp_path / "tiny.toml").write_text(
+        'streams = ["permuted-mnist"]\ntrials = 9\n[all]\n"stream.data" = "mnist-5k"\n'
+        '"stream.tasks" = 2\n"training.steps" = 3\n"network.hidden" = [8]\n'
+        '"training.lr" = "0.001..0.1:log"\n[methods]\new'
+        'c = {"method.strength" = "1..9"}\nsi = {}\n'
+    )
+    words = [sys.executable, BENCHMARKS / "search.py", "tiny.toml", "--trials", "2", "--dry"]
+    path = os.pathsep.join(
+        [str(Path(gateon.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
+    )
+    environment = {**os.environ, "PYTHONPATH": path}
+    done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    for method in ("ewc", "si"):
+        kept = tmp_path / "runs" / "search" / "tiny" / "permuted-mnist" / method / "search.json"
+        content = json.loads(kept.read_text())
+        assert len(content["trials"]) == 2 and content["part"] == "validation"
+        assert f"permuted-mnist, {method}: {content['best']['value']}" in done.stdout

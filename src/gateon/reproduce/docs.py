@@ -239,10 +239,8 @@ def _search(path: Path) -> str:
             f"{path} is no record of a search, or a damaged one: move it away."
         ) from reason
     lines = [measured, *([_cell(row.get(name)) for name in measured] for row in rows)]
-    name, made = path.parent.name, f"Made by `{record['command']}` ([record](record.json))."
-    command = f"python benchmarks/search.py {name}"
-    if record["command"] != command:
-        made += f" Now `{command}` runs such trials."
+    name = path.parent.name
+    made = f"Made by `{record['command']}` at the commit that the [record](record.json) names."
     return f"# Trials: {name}\n\n{made}\n\n{markdown(lines)}\n"
 
 
