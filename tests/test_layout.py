@@ -26,10 +26,14 @@ ROOMS = {
     "detection": {"storage"},
     "methods": {*MECHANISM, "storage", "detection"},
     "learners": {*MECHANISM, "storage", "methods", "detection"},
+    "tracing": {*MECHANISM, "storage", "learners"},
     "streams": {"networks", "storage"},
-    "runs": {*MECHANISM, "storage", "methods", "detection", "learners", "networks", "streams"},
-    "report": {"runs", "storage"},
-    "workers": {"runs", "storage"},
+    "runs": {
+        *MECHANISM,
+        *("storage", "methods", "detection", "learners", "tracing", "networks", "streams"),
+    },
+    "report": {"runs", "storage", "tracing"},
+    "workers": {"runs", "storage", "tracing"},
     "search": {"methods", "runs", "storage", "workers"},
     "reproduce": {
         *MECHANISM,

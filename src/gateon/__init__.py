@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from .runs.run import run
     from .subnetwork.compact import compact
     from .subnetwork.inherit import inherit
+    from .tracing.own_loop import trace
+    from .tracing.trace import Trace
 
 __all__ = [
     "ContextDetector",
@@ -44,6 +46,7 @@ __all__ = [
     "Obstruction",
     "Processes",
     "Record",
+    "Trace",
     "Verdict",
     "attach",
     "availability",
@@ -62,6 +65,7 @@ __all__ = [
     "run",
     "streams",
     "together",
+    "trace",
 ]
 
 # The module that provides each name, and the names that stand for a whole module.
@@ -80,6 +84,8 @@ NAMES = {
     "runs.run": ("run",),
     "subnetwork.compact": ("compact",),
     "subnetwork.inherit": ("inherit",),
+    "tracing.own_loop": ("trace",),
+    "tracing.trace": ("Trace",),
 }
 MODULES = {
     "availability": "availability",

@@ -17,7 +17,7 @@ from .relevance import parameter_gradient
 from .rule import Rule
 from .settings import Rules, rates_by_site
 
-__all__ = ["Books"]
+__all__ = ["Books", "weight_by_unit"]
 
 
 class Books:
@@ -172,11 +172,22 @@ class Books:
                 continue
             if isinstance(ledger, UnitLedger):
                 return ledger.running
-            for parameter, name in ledger.names.items():
-                module, _, part = name.rpartition(".")
-                layer = self.gates.model.get_submodule(module)
-                shaped = spread(layer, part, torch.ones(site.units))
-                if parameter.dim() > 1 and shaped is not None and shaped.numel() == site.units:
-                    axis = shaped.shape.index(site.units)
-                    return ledger.running[parameter].movedim(axis, 0).flatten(1).mean(1)
+            found = weight_by_unit(self.gates.model, ledger)
+            if found is not None:
+                parameter, axis = found
+                return ledger.running[parameter].movedim(axis, 0).flatten(1).mean(1)
         return None
+
+
+def weight_by_unit(model: nn.Module, ledger: ParameterLedger) -> tuple[nn.Parameter, int] | None:
+    """The weights with which the units of a layer read, and the dimension that counts units.
+
+    None if no weight of the ledger belongs to single units.
+    """
+    units = ledger.site.units
+    for parameter, name in ledger.names.items():
+        module, _, part = name.rpartition(".")
+        shaped = spread(model.get_submodule(module), part, torch.ones(units))
+        if parameter.dim() > 1 and shaped is not None and shaped.numel() == units:
+            return parameter, shaped.shape.index(units)
+    return None

@@ -50,6 +50,9 @@ class UnitLedger:
         self.owned: dict[nn.Parameter, tuple[nn.Module, str]] = {}
         self._views: dict[nn.Parameter, Tensor] = {}
         self._mu: Tensor | None = None
+        self._moved_by: tuple[Tensor, float] | None = (
+            None  # mu of the last step, and what scales it
+        )
 
     def add(self, parameter: nn.Parameter, module: nn.Module, name: str) -> bool:
         """Track a parameter; return False if it belongs to no single unit."""
@@ -74,6 +77,7 @@ class UnitLedger:
 
     def measure(self) -> Tensor | None:
         """The sum of mu over units in this step; None if nothing was observed."""
+        self._moved_by = None
         observed = None if self.observer is None else self.observer.take()
         self._mu = None if self.rule.is_still else observed
         return None if self._mu is None else self._mu.sum()
@@ -82,9 +86,14 @@ class UnitLedger:
         """Move A by the relevance of this step; return whether there was any."""
         observed, self._mu = self._mu, None
         if observed is not None and total > NEGLIGIBLE:
-            self.rule(self.running, observed, self.whole / total)
+            self._moved_by = observed, self.whole / total
+            self.rule(self.running, *self._moved_by)
             self.advances[0] += 1
         return observed is not None
+
+    def relevance(self) -> Tensor | None:
+        """The relevance that moved A in the last step, of mean one; None if nothing did."""
+        return None if self._moved_by is None else self._moved_by[0] * self._moved_by[1]
 
     def stepped(self) -> None:
         """End the step: with apply="step" the running availability takes effect."""
@@ -139,6 +148,7 @@ class ParameterLedger:
         self.applied: dict[nn.Parameter, Tensor] = {}
         self.plastic: dict[nn.Parameter, bool] = {}
         self._mu: dict[nn.Parameter, Tensor] = {}
+        self._per_mean: float | None = None  # what scales the mu of the last step
         # Sizes in the full layer, if this ledger is part of a sub-network.
         self.whole: dict[nn.Parameter, int] = {}
         # How often the A of each parameter has moved since the last switch.
@@ -166,6 +176,7 @@ class ParameterLedger:
     def measure(self) -> Tensor | None:
         """The sum of mu over the layer; None if it has no gradient."""
         self._mu.clear()
+        self._per_mean = None
         moved = [p for p in self.names if p.grad is not None]
         if not moved or self.rule.is_still:
             return None
@@ -184,7 +195,7 @@ class ParameterLedger:
             self._mu.clear()
             return not self.rule.is_still
         moved = [p for p in self.names if p.grad is not None]
-        per_mean = sum(self.whole[p] for p in moved) / total
+        per_mean = self._per_mean = sum(self.whole[p] for p in moved) / total
         self.advances = [
             count + (p.grad is not None) for p, count in zip(self.names, self.advances, strict=True)
         ]
@@ -196,6 +207,23 @@ class ParameterLedger:
                 self.rule(A, self.mu_of(gradient, theta), per_mean)
         self._mu.clear()
         return True
+
+    def relevance_of(self, parameter: nn.Parameter, axis: int, at: Tensor) -> Tensor | None:
+        """The relevance that moved A in this step, of mean one, in some rows of a parameter.
+
+        It is known until the optimizer moves; None if nothing moved A.
+
+        Args:
+            parameter: one of the layer's.
+            axis: the dimension that counts rows.
+            at: which rows.
+        """
+        if self._per_mean is None or parameter.grad is None:
+            return None
+        gradient, theta = (
+            t.detach().index_select(axis, at) for t in (_dense(parameter), parameter)
+        )
+        return self.mu_of(gradient, theta) * self._per_mean
 
     def stepped(self) -> None:
         """End the step: with apply="step" the running availabilities take effect."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -45,6 +45,8 @@ class Obstruction:
         self.gates, self.rules = gates, rules
         self.steps = 0
         self.optimizers: list[Optimizer] = []
+        # Called in every step once the relevances are known and A has moved by them.
+        self.watchers: list[Callable[[], None]] = []
         self._books = Books(gates, rules)
         # Of the current step: what scales each parameter, which rows of each gate may move, and
         # the values before the step.
@@ -298,6 +300,8 @@ class Obstruction:
                 )
         moved = {ledger: ledger.advance(total) for ledger, total in zip(sums, totals, strict=True)}
         self._measured = [ledger for ledger, has_moved in moved.items() if has_moved]
+        for watcher in self.watchers:
+            watcher()
 
     def _finish(self) -> None:
         """End the step: all optimizers have moved."""

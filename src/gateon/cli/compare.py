@@ -17,7 +17,7 @@ from ..storage.files import printable
 from ..workers.comparison import compare
 from ..workers.engine import Engine
 from . import printing
-from .parse import JSON, Command
+from .parse import JSON, Command, Sites
 from .specified import Asked, short_name, specified
 
 __all__ = ["command", "prepare"]
@@ -34,6 +34,8 @@ def command(
     workers: int | None = None,
     on: str | None = None,
     gpus: float = 0.0,
+    trace: Sites = None,
+    trace_every: int | None = None,
     as_json: JSON = False,
     quiet: bool = False,
 ) -> None:
@@ -54,6 +56,9 @@ def command(
         on: ray, ray://HOST:PORT or ray:HOST:PORT: runs are tasks of a Ray cluster, and go on
             elsewhere if a node is lost. --out must be a directory that all nodes share.
         gpus: of each run on Ray; a fraction shares one.
+        trace: also keep what single units do over time, in every run whose method has gates; see
+            gateon run.
+        trace_every: steps between samples of the traces.
         as_json: print only the table, as JSON.
         quiet: show no progress.
     """
@@ -76,6 +81,8 @@ def command(
         folder,
         options=own,
         isolated=isolated,
+        trace=trace,
+        trace_every=trace_every,
         progress=partial(printing.progress, quiet),
         engine=engine,
         board=partial(printing.board, quiet),

@@ -20,9 +20,22 @@ except ImportError as missing:
 from ..options.declared import descriptions
 from ..storage.files import printable
 
-__all__ = ["JSON", "Command", "Directory", "gigabytes", "hint_of", "parse"]
+__all__ = ["JSON", "Command", "Directory", "Sites", "gigabytes", "hint_of", "parse"]
 
 Command = Callable[..., None]
+# --trace alone is all sites; words and commas separate patterns.
+Sites = Annotated[
+    tuple[str, ...] | None,
+    PrimitiveConstructorSpec(
+        nargs="*",
+        metavar="[SITES]",
+        instance_from_str=lambda words: (
+            tuple(one for word in words for one in word.split(",") if one) or ("*",)
+        ),
+        is_instance=lambda value: value is None or isinstance(value, tuple),
+        str_from_instance=lambda value: [] if value is None else list(value),
+    ),
+]
 JSON = Annotated[bool, tyro.conf.arg(name="json")]
 Directory = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")]
 STYLE = (tyro.conf.PositionalRequiredArgs, tyro.conf.FlagCreatePairsOff)

@@ -7,7 +7,7 @@ from pathlib import Path
 from ..parallel.processes import together
 from ..runs.specified import run_specification
 from . import printing
-from .parse import JSON, Command
+from .parse import JSON, Command, Sites
 from .specified import Asked, short_name, specified
 
 __all__ = ["command", "prepare"]
@@ -18,6 +18,8 @@ def command(
     out: Path | None = None,
     isolated: bool = False,
     save_spec: Path | None = None,
+    trace: Sites = None,
+    trace_every: int | None = None,
     as_json: JSON = False,
     quiet: bool = False,
 ) -> None:
@@ -36,6 +38,9 @@ def command(
             an unfinished run, and one with more tasks extends a finished one.
         isolated: also train a separate network on each task, once, for the accuracy deviation.
         save_spec: write the options to this .toml file and exit.
+        trace: also keep what single units do over time, in trace.npz: gain, activity, relevance and
+            availability at sites with gates, or at those that match patterns such as first,group1*.
+        trace_every: steps between samples of the trace, 20 by default; more in a long run.
         as_json: print only the record's summary, as JSON.
         quiet: show no progress.
     """
@@ -50,7 +55,14 @@ def command(
             printing.about_slow_bf16(options)
             printing.forecast_of_new(options, folder, quiet)
         progress = printing.progress(quiet or not processes.is_first)
-        record = run_specification(options, folder, isolated=isolated, progress=progress)
+        record = run_specification(
+            options,
+            folder,
+            isolated=isolated,
+            progress=progress,
+            trace=trace,
+            trace_every=trace_every,
+        )
         if processes.is_first:
             printing.record(record, method, folder, as_json, quiet)
 

@@ -29,7 +29,7 @@ from .protocol import check_finite, described
 from .state import learner_like
 from .training import tell
 from .views import Precision, Views, computing
-from .work import Setup, Work, narrowed, work_on_part, work_on_whole
+from .work import Setup, Watcher, Work, narrowed, work_on_part, work_on_whole
 
 __all__ = ["Learner", "Observation"]
 
@@ -94,6 +94,7 @@ class Learner:
         self.loss, self.precision, self.compact = loss, precision, compact and not keep_optimizer
         self.keep_optimizer, self.contexts = keep_optimizer, contexts
         self.processes, self.steps = processes, 0
+        self.watcher: Watcher | None = None
         method = method or Finetune()
         made_of = settings_of(model), settings_of(method)  # before the method changes them
         self._setup = Setup(model, method, method.prepare(model), optimizer, schedule)
@@ -194,6 +195,8 @@ class Learner:
         network = self._work.network
         if not network.training:
             network.train()
+        if self.watcher is not None:
+            self.watcher.before(self._work, self.steps)
         put_back, generator = kept_statistics(network), torch.get_rng_state()
 
         def restore() -> None:
@@ -222,6 +225,8 @@ class Learner:
     def step(self, loss: Tensor, value: float, restore: Callable[[], None]) -> float:
         """Learn from the loss that `forward` gave; returns its value."""
         self._work.step(loss, self.steps, self.processes, restore)
+        if self.watcher is not None:
+            self.watcher.after(self._work, self.steps)
         self.steps += 1
         return value
 

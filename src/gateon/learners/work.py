@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from torch import Tensor, nn
 from torch.optim import Optimizer
@@ -20,7 +21,7 @@ from ..parallel.processes import Processes
 from ..subnetwork.cut import cut_for
 from ..subnetwork.part import Part, leaves_idle_alone, take_part
 
-__all__ = ["Setup", "Work", "narrowed", "part_shown", "work_on_part", "work_on_whole"]
+__all__ = ["Setup", "Watcher", "Work", "narrowed", "part_shown", "work_on_part", "work_on_whole"]
 
 
 @dataclass(frozen=True)
@@ -99,6 +100,16 @@ class Work:
         if self.part is not None and not self._written:
             self.part.write_back()
             self._written = True
+
+
+class Watcher(Protocol):
+    """Watches whatever network a learner has at work; it must change nothing."""
+
+    def before(self, work: Work, step: int) -> None:
+        """The network is about to see a batch, from which it may learn in that step."""
+
+    def after(self, work: Work, step: int) -> None:
+        """It has learned from it."""
 
 
 def narrowed(setup: Setup, optimizer: Optimizer) -> Narrowed | None:

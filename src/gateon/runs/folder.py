@@ -97,6 +97,7 @@ def newest(folder: Path) -> tuple[Path, dict[str, Any]] | None:
 def keep_only(folder: Path, kept: Collection[Path]) -> None:
     """Remove all other checkpoints, and files that a dead process left half-written."""
     halves = [*folder.glob("checkpoint*.part"), *folder.glob("record.json.part")]
+    halves += folder.glob("trace.npz.part")
     for path in [*checkpoints(folder), *halves]:
         if path not in kept:
             path.unlink(missing_ok=True)

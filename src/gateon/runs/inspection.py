@@ -7,8 +7,9 @@ from pathlib import Path
 
 from ..storage import checkpoint
 from ..storage.lock import owner_of
+from ..tracing.trace import Trace
 from .folder import checkpoints, is_finished
-from .record import Record
+from .record import TRACE, Record
 
 __all__ = ["Inspection", "inspect"]
 
@@ -32,6 +33,7 @@ def inspect(folder: Path) -> Inspection:
         raise ValueError(f"There is no directory {folder}: give the directory of a run.")
     seen = Inspection()
     _look_at_record(folder, seen)
+    _look_at_trace(folder / TRACE, seen)
     usable = 0
     for path in checkpoints(folder):
         usable += _look_at_checkpoint(path, seen)
@@ -72,6 +74,15 @@ def _look_at_record(folder: Path, seen: Inspection) -> None:
         f"record.json: {record.name}, finished, {len(record.accuracy)} tasks{percent} "
         f"(schema {record.schema})"
     )
+
+
+def _look_at_trace(path: Path, seen: Inspection) -> None:
+    if not path.exists():
+        return
+    try:
+        seen.found.append(f"{path.name}: {Trace.load(path)}")
+    except (ValueError, OSError) as reason:
+        seen.wrong.append(str(reason))
 
 
 def _look_at_checkpoint(path: Path, seen: Inspection) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from ..parallel.lost import LostError
 from ..parallel.processes import Processes
 from ..storage.checkpoint import WriteError
 from ..streams import Stream, Task
+from ..tracing.recorder import Recorder
 from .batches import batches, outline
 from .environment import environment
 from .failures import explained
@@ -21,11 +23,12 @@ from .folder import keep_only
 from .measure import look_inside, scores
 from .plan import Part, Plan
 from .progress import Progress
-from .record import Record
+from .record import TRACE, Record
 from .resuming import resume
 from .saving import Saver
 from .state import ALONE, Position, state_of
 from .stopping import Stop, stoppable
+from .traced import recorder_for
 
 __all__ = ["Loop"]
 
@@ -42,6 +45,8 @@ class Loop:
         processes: that train together.
         folder: directory of the run, if it has one; it goes on from the newest checkpoint there.
         first: the last checkpoint of the finished run that this one extends.
+        trace: patterns of the sites whose units are traced; None for none.
+        trace_every: steps between samples of the trace.
     """
 
     def __init__(
@@ -54,6 +59,8 @@ class Loop:
         processes: Processes,
         folder: Path | None = None,
         first: Path | None = None,
+        trace: Sequence[str] | None = None,
+        trace_every: int | None = None,
     ) -> None:
         self.stream, self.learner, self.record, self.plan = stream, learner, record, plan
         self.progress, self.processes, self.folder = progress, processes, folder
@@ -62,10 +69,14 @@ class Loop:
         self.saver = Saver(folder, plan.save_every, processes, pinned=first)
         self.resumed: Path | None = None  # the checkpoint resumed from, until a step is made
         self.stop = Stop()
+        self.trace, self.trace_every = trace, trace_every
+        self.recorder: Recorder | None = None
 
     def go(self) -> Record:
         """Learn from the current position to the end; return the record."""
         self._resume()
+        traced = (self.trace, self.trace_every, self.processes.count)
+        self.recorder = recorder_for(self.folder, self.learner, *traced)
         done = sum(self.plan.steps[: self.at.task]) + self.at.step
         self.progress.begin(self.record.name, self.plan.steps, done)
         try:
@@ -87,6 +98,8 @@ class Loop:
             raise
         finally:
             self.progress.end()
+            if self.recorder is not None:
+                self.recorder.remove()
         if self.stop:  # after the last step: the run is whole, but nothing further is wanted
             raise self.stop.reason
         return self.record
@@ -98,6 +111,8 @@ class Loop:
         self._check_batch(task)
         if len(self.record.contexts) <= self.at.task:
             self._begin_task(task)
+        if self.recorder is not None:
+            self.recorder.begin_task(self.at.task)
         self._learn_steps(task)
         self._end_task(task)
 
@@ -218,8 +233,13 @@ class Loop:
             self.saver.rest(0.0)
         else:
             self.processes.check_alike(self.learner.model)
+            self._save_trace()  # first: what it has beyond a checkpoint is forgotten on resuming
             self.saver.save(self._state, self.at.task, self.at.step)
         self.stop.saving = False
+
+    def _save_trace(self) -> None:
+        if self.recorder is not None and self.folder is not None:
+            self.recorder.trace.save(self.folder / TRACE)
 
     def _state(self) -> dict[str, Any]:
         state = state_of(self.record, self.at, self.trained, self.learner, self.plan.tasks)
@@ -257,6 +277,7 @@ class Loop:
 
     def _write_record(self) -> None:
         assert self.folder is not None
+        self._save_trace()
         if self.plan.keep:
             keep_only(self.folder, [self.saver.last] if self.saver.last else [])
         self.record.save(self.folder / "record.json")

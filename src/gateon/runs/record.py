@@ -12,12 +12,15 @@ import numpy as np
 
 from ..storage.checkpoint import whole_file
 from ..storage.files import content_of
+from ..tracing.trace import Trace
 from . import metrics
 from .as_json import are_times, as_lines, fits
 from .identity import NUMERICS
 from .tables import packed, unpacked
 
-__all__ = ["MACRO_F1", "SCHEMA", "Record"]
+__all__ = ["MACRO_F1", "SCHEMA", "TRACE", "Record"]
+
+TRACE = "trace.npz"  # beside the record
 
 # 1: every row of a table in full. 2: flat specifications, no command and no numerics.
 SCHEMA = 3
@@ -91,6 +94,16 @@ class Record:
     numerics: int = 1
     schema: int = SCHEMA
 
+    def __post_init__(self) -> None:
+        """Nothing is kept beside a record that was not written yet."""
+        self._folder: Path | None = None
+
+    @property
+    def trace(self) -> Trace | None:
+        """What single units did over time, if the run was asked for it; see `gateon.trace`."""
+        path = None if self._folder is None else self._folder / TRACE
+        return Trace.load(path) if path is not None and path.exists() else None
+
     @property
     def is_old(self) -> bool:
         """Whether the numerics have changed since: do not mix such records with new ones."""
@@ -120,6 +133,7 @@ class Record:
         content = as_lines(asdict(self) | tables | {"summary": self.summary, "schema": SCHEMA})
         with whole_file(path) as aside:
             aside.write_text(content, encoding="utf-8")
+        self._folder = path.parent
 
     @classmethod
     def load(cls, path: Path) -> Record:
@@ -153,6 +167,7 @@ class Record:
             raise ValueError(
                 f"{path} is not a gateon record, or it is damaged: move it away."
             ) from reason
+        record._folder = path.parent
         return record
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ from .record import Record
 from .restore import restore_finished
 from .same_run import ELSEWHERE, check_same
 from .stopping import Interrupted, Terminated
+from .traced import check_traced
 
 __all__ = [
     "AnyLearner",
@@ -52,6 +55,8 @@ def run(
     keep: bool = True,
     restore: bool = True,
     command: str | None = None,
+    trace: str | Sequence[str] | None = None,
+    trace_every: int | None = None,
 ) -> Record:
     """Learn every task of the stream in turn, measure, and write the record.
 
@@ -79,6 +84,9 @@ def run(
         keep: leave the last checkpoint beside the record when the run is finished.
         restore: False leaves the learner of a finished run as it is, if only the record is wanted.
         command: the command that started it, for the record.
+        trace: patterns of the names of sites, such as "*", whose units are watched: `record.trace`
+            then has what they did over time; see `gateon.tracing.trace.Trace`.
+        trace_every: steps between its samples, 20 by default; more where there would be too many.
 
     >>> from functools import partial
     >>> import torch, gateon
@@ -112,19 +120,25 @@ def run(
             f"{learner.name} cannot be trained by several processes: run it in one, or choose "
             "another method; a gateon.Learner takes processes=."
         )
+    sites = [trace] if isinstance(trace, str) else trace
+    if sites is None and trace_every is not None:
+        raise ValueError("The steps between samples of a trace do nothing without a trace.")
     told = progress if progress is not None and processes.is_first else Quiet()
+    loop = partial(
+        Loop, stream, learner, record, plan, told, processes, trace=sites, trace_every=trace_every
+    )
     if out is None:
-        return Loop(stream, learner, record, plan, told, processes).go()
+        return loop().go()
     folder = processes.first(lambda: folder_made(Path(out)))
     with ExitStack() as locked:
         processes.first(lambda: locked.enter_context(alone_in(folder)))
         finished = processes.first(lambda: finished_record(folder))
         if finished is None:
-            return Loop(stream, learner, record, plan, told, processes, folder).go()
+            return loop(folder).go()
         _check_finished(folder, finished, record, plan.tasks)
         if len(finished.tasks) < plan.tasks:
-            first = last_checkpoint(folder, len(finished.tasks))
-            return Loop(stream, learner, record, plan, told, processes, folder, first).go()
+            return loop(folder, last_checkpoint(folder, len(finished.tasks))).go()
+        check_traced(folder, sites)
         if restore:
             restore_finished(folder, finished, learner, Inputs(stream.shape, stream.classes))
         if isolated is not None and finished.isolated != isolated:

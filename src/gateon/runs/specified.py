@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
 
@@ -22,6 +23,8 @@ def run_specification(
     *,
     isolated: bool = False,
     progress: Progress | None = None,
+    trace: Sequence[str] | None = None,
+    trace_every: int | None = None,
 ) -> Record:
     """Run a specification, or continue it, and save the specification beside the record."""
     stream = specification.make_stream()
@@ -37,6 +40,8 @@ def run_specification(
         isolated=apart,
         progress=progress,
         restore=False,
+        trace=trace,
+        trace_every=trace_every,
     )
 
 
@@ -51,6 +56,8 @@ def learn(
     keep: bool = True,
     restore: bool = True,
     save_every: float | None = None,
+    trace: Sequence[str] | None = None,
+    trace_every: int | None = None,
 ) -> Record:
     """`run` with a stream and a learner made from the specification, and its other options."""
     training, measuring = specification.training, specification.measuring
@@ -73,6 +80,8 @@ def learn(
         save_every=save_every,
         keep=keep,
         restore=restore,
+        trace=trace,
+        trace_every=trace_every,
     )
     current().first(lambda: specification.save(out / "specification.toml"))
     return record

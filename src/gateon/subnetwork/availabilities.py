@@ -12,7 +12,7 @@ from ..availability.obstruct import Obstruction, Rules
 from ..gating.gates import gates_of
 from .cut import Cut
 
-__all__ = ["Availabilities"]
+__all__ = ["Availabilities", "grow"]
 
 
 class Availabilities:
@@ -88,7 +88,7 @@ def _put_back(whole: Obstruction, cut: Cut, part: Obstruction) -> None:
         for (name, running, applied), (_, now, _), (before, after) in zip(
             full.entries(), mine.entries(), advances, strict=True
         ):
-            _grow(running, applied, full, before, after, whole.rules)
+            grow(running, applied, full, before, after, whole.rules)
             _part_of_ledger(cut, full, name).put(name, running, now)
             if whole.rules.apply == "step":
                 applied.copy_(running)
@@ -98,7 +98,7 @@ def _put_back(whole: Obstruction, cut: Cut, part: Obstruction) -> None:
     part.steps = 0
 
 
-def _grow(
+def grow(
     running: Tensor,
     applied: Tensor,
     ledger: UnitLedger | ParameterLedger,
@@ -106,6 +106,16 @@ def _grow(
     after: int,
     rules: Rules,
 ) -> None:
+    """Let availabilities grow by steps without relevance, in place.
+
+    Args:
+        running: A, or a part of it.
+        applied: the A of the last switch, in the same places.
+        ledger: whose they are.
+        before: how often the ledger had moved since the switch when `running` was up to date.
+        after: how often it has by now.
+        rules: of the obstruction.
+    """
     if isinstance(ledger, ParameterLedger) and rules.apply == "switch":
         running.copy_(applied)
         ledger.rule.idle(running, after)

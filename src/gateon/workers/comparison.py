@@ -13,6 +13,7 @@ from ..runs.progress import Progress
 from ..runs.record import Record
 from ..runs.specification import Specification
 from ..runs.specified import alone, isolated_folder, learn
+from ..tracing.recorder import can_be_traced
 from .board import Board, NoBoard
 from .engine import Engine
 from .plan import Listed, Piece
@@ -28,6 +29,8 @@ def compare(
     *,
     options: Mapping[str, Any] | None = None,
     isolated: bool = False,
+    trace: Sequence[str] | None = None,
+    trace_every: int | None = None,
     engine: Engine | None = None,
     progress: Callable[[], Progress | None] = lambda: None,
     board: Callable[[], Board] = NoBoard,
@@ -41,6 +44,8 @@ def compare(
         out: directory of all runs.
         options: further options of methods by dotted name: each method takes those it has.
         isolated: also train a network on each task alone, for the accuracy deviation.
+        trace: patterns of the sites to trace, in the runs of methods with gates.
+        trace_every: steps between samples of the traces.
         engine: where the runs are done; by default one after another in this process.
         progress: makes the progress display of a run, where they are done in this process.
         board: makes the display of all runs, where workers do them.
@@ -53,7 +58,7 @@ def compare(
         for seed in range(specification.seed, specification.seed + seeds)
     }
     out = out.resolve() if engine is not None and engine.on else out
-    plan = Listed(pieces_of(runs, out, isolated=isolated))
+    plan = Listed(pieces_of(runs, out, isolated=isolated, trace=trace, trace_every=trace_every))
     (engine or Engine()).carry_out(plan, out, progress=progress, board=board)
     records: dict[str, list[Record]] = {}
     for name, one in runs.items():
@@ -62,7 +67,12 @@ def compare(
 
 
 def pieces_of(
-    runs: Mapping[str, Specification], out: Path, *, isolated: bool = False
+    runs: Mapping[str, Specification],
+    out: Path,
+    *,
+    isolated: bool = False,
+    trace: Sequence[str] | None = None,
+    trace_every: int | None = None,
 ) -> list[Piece]:
     """A piece for every run; isolated networks that several need are one piece, done before.
 
@@ -70,6 +80,8 @@ def pieces_of(
         runs: specifications by the name of their directory.
         out: directory of all runs.
         isolated: whether the runs need isolated networks.
+        trace: patterns of the sites to trace, in the runs of methods with gates.
+        trace_every: steps between samples of the traces.
     """
     found: dict[str, Piece] = {}
     for name, one in runs.items():
@@ -80,20 +92,31 @@ def pieces_of(
             do = partial(_one_run, alone(one), apart, None)
             found.setdefault(apart.name, Piece(apart.name, apart, do))
         after = () if apart is None else (apart.name,)
-        found[name] = Piece(name, out / name, partial(_one_run, one, out / name, apart), after)
+        run = partial(_one_run, one, out / name, apart, trace=trace, trace_every=trace_every)
+        found[name] = Piece(name, out / name, run, after)
     return list(found.values())
 
 
 def _one_run(
-    specification: Specification, folder: Path, apart: Path | None, progress: Progress
+    specification: Specification,
+    folder: Path,
+    apart: Path | None,
+    progress: Progress,
+    *,
+    trace: Sequence[str] | None = None,
+    trace_every: int | None = None,
 ) -> Record:
     """One run, or what is missing of it, beside isolated networks that are finished."""
     stream = specification.make_stream()
+    learner = specification.make_learner(stream)
+    traced = can_be_traced(learner)
     return learn(
         specification,
         stream,
-        specification.make_learner(stream),
+        learner,
         folder,
         isolated=None if apart is None else Record.load(apart / "record.json"),
         progress=progress,
+        trace=trace if traced else None,
+        trace_every=trace_every if traced else None,
     )
