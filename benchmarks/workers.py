@@ -25,6 +25,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +75,7 @@ def two_nodes() -> Iterator[Any]:
 
 def found(record: Record) -> str:
     """All that must be the same wherever a run was made."""
-    kept = {k: v for k, v in vars(record).items() if k not in ("seconds", "environment")}
+    kept = {k: v for k, v in asdict(record).items() if k not in ("seconds", "environment")}
     return json.dumps(kept)
 
 
