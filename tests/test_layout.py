@@ -22,7 +22,7 @@ ROOMS = {
     "availability": {"anatomy", "gating", "parallel"},
     "subnetwork": {"anatomy", "gating", "availability"},
     "storage": {"anatomy", "gating"},
-    "networks": {"anatomy"},
+    "networks": {"anatomy", "storage"},
     "detection": {"storage"},
     "methods": {*MECHANISM, "storage", "detection"},
     "learners": {*MECHANISM, "storage", "methods", "detection"},

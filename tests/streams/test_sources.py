@@ -13,7 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gateon.streams.data import cifar_files, fetch, mnist_files, sources, store
+from gateon.storage import fetch
+from gateon.streams.data import cifar_files, mnist_files, sources, store
 
 
 def forbidden(*_, **__):
@@ -379,7 +380,7 @@ def test_where_follows_the_platform(tmp_path, monkeypatch, platform, variables, 
         {"HOME": str(tmp_path / "home"), "USERPROFILE": str(tmp_path / "home")} | variables
     ).items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(store.sys, "platform", platform)
+    monkeypatch.setattr(fetch.sys, "platform", platform)
     assert sources.where() == tmp_path / expected
     assert not (tmp_path / "home").exists()
 

@@ -54,8 +54,8 @@ def command(
         split: the column that says train, validation or test.
         epochs: the most passes over the rows, up to ten times as many where they are few; it ends
             early by the held-out share.
-        model: for a new model, the language model that reads texts: minilm (default), a directory,
-            or a name on a hub.
+        model: for a new model, the language model that reads texts: minilm (default),
+            mpnet-base, smollm2-135m, a directory, or a name on a hub.
         density: for a new model, the share of units that are open in each task.
         seed: for a new model, the seed of weights, gates, the order of rows and what is held out.
         keep_nothing: do not keep held-out rows either; the task is then measured only once.

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..streams.data.fetch import Progress
+from ..storage.fetch import Progress
 from .encode import Encoder, fit_encoder, restore_encoder
 from .encode_features import FeatureEncoder
 from .encode_images import ImageEncoder

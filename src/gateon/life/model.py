@@ -37,7 +37,8 @@ class LivingModel:
     stays in memory until `save` makes it the current version in a directory, atomically.
 
     Args:
-        model: the language model that reads texts: minilm, a directory, or a name on a hub.
+        model: the language model that reads texts: minilm, mpnet-base, smollm2-135m, a directory,
+            or a name on a hub.
         density: share of the network's units that are open in each task.
         seed: of weights, gates, the order of rows and what is held out.
 

@@ -13,8 +13,7 @@ from torch import Tensor
 
 from ..networks import pretrained
 from ..networks.text import text_classifier
-from ..streams.data.fetch import Progress
-from .minilm import minilm
+from ..storage.fetch import Progress
 
 __all__ = ["Sentences"]
 
@@ -32,12 +31,12 @@ class Sentences:
     the other: the last layer alone is made for likeness of meaning, and tells labels apart less.
 
     Args:
-        model: minilm, tiny, a directory, or a name on a hub.
+        model: minilm, mpnet-base, smollm2-135m, tiny, a directory, or a name on a hub.
         progress: told of what is fetched.
     """
 
     def __init__(self, model: str, progress: Progress | None = None) -> None:
-        place = minilm(progress) if model == "minilm" else pretrained.find(model)
+        place = pretrained.find(model, progress)
         self.tokenizer: Any = pretrained.tokenizer(place)
         self.network = text_classifier(place, 1, dropout=0.0).eval()
         config: Any = self.network.encoder.config

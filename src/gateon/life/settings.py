@@ -17,7 +17,8 @@ class Settings:
     """The settings of a living model; all but `epochs` are fixed when it begins.
 
     Args:
-        model: the language model that reads texts: minilm, tiny, a directory, or a name on a hub.
+        model: the language model that reads texts: minilm, mpnet-base, smollm2-135m, tiny, a
+            directory, or a name on a hub.
         channels: of the convolutions that look at images.
         hidden: units of each hidden layer.
         dropout: of samples and hidden units, where there are no convolutions.

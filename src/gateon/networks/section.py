@@ -13,6 +13,7 @@ from typing import ClassVar, Literal
 from torch import nn
 
 from ..options.kinds import Count, Counts, Share
+from . import pretrained
 from .cnn import cnn
 from .heads import TaskHeads, with_task_heads
 from .mlp import mlp
@@ -111,7 +112,7 @@ class Language:
     """A classifier on a pretrained language model.
 
     Args:
-        model: minilm, a directory, or a name on a hub such as bert-base-uncased.
+        model: minilm, mpnet-base, smollm2-135m, a directory, or a name on a hub.
         pooling: how a text is summarised: by the mean of its tokens, or by the first one.
         heads: one output layer shared by all tasks, or one per task.
     """
@@ -123,12 +124,14 @@ class Language:
 
     @staticmethod
     def usual_pooling(model: str) -> Literal["mean", "first"]:
-        """How a model was trained to sum up a text: MiniLM by the mean, others by the first token.
+        """How a model was trained to sum up a text.
+
+        Those fetched by name by the mean, others by the first token.
 
         >>> Language.usual_pooling("bert-base-uncased")
         'first'
         """
-        return "mean" if model in ("minilm", "tiny") else "first"
+        return "mean" if model in (*pretrained.PUBLISHED, "tiny") else "first"
 
     def make(self, shape: Sequence[int], classes: int, tasks: int) -> nn.Module:
         """The network for texts of the model's tokens."""

@@ -107,8 +107,8 @@ def text_classifier(
     """A classifier on top of a pretrained encoder.
 
     Args:
-        model: None or "minilm", a local directory, or a name on a hub; see
-            `gateon.networks.pretrained`.
+        model: None or "minilm", "mpnet-base", "smollm2-135m", a local directory, or a name on a
+            hub; see `gateon.networks.pretrained`.
         classes: The number of outputs.
         dropout: The dropout rate in the encoder and in front of the head; None for the encoder's
             own.

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from ..networks import pretrained
 from ..options.kinds import Count
 from ..storage.bounded import largest_of
+from ..storage.fetch import where
 from .base import PARTS, Part, Split, Stream, Tasks, assemble, whole
 from .data.corpus import Corpus, Example
 from .data.made import read_made
-from .data.store import where
 from .data.text_files import read_asc, read_dsc, read_news20
 from .data.tokens import tokens
 from .draw import permutation
@@ -46,7 +46,8 @@ def asc(
     Args:
         tasks: number of tasks, from the start of the order; all by default.
         order: which of the published orders of tasks, 0 to 19.
-        model: whose tokenizer: "minilm" by default, a local directory, or a name on a hub.
+        model: whose tokenizer: "minilm" by default, "mpnet-base", "smollm2-135m", a local
+            directory, or a name on a hub.
         length: tokens per text; longer texts are cut off, and counted in the record.
         limit: largest number of training texts per task, classes in proportion; all by default.
         seed: draws the texts within that limit.
@@ -74,7 +75,8 @@ def dsc(
     Args:
         tasks: number of tasks, from the start of the order; all by default.
         order: which of the published orders of tasks, 0 to 19.
-        model: whose tokenizer: "minilm" by default, a local directory, or a name on a hub.
+        model: whose tokenizer: "minilm" by default, "mpnet-base", "smollm2-135m", a local
+            directory, or a name on a hub.
         length: tokens per text; longer texts are cut off, and counted in the record.
         limit: largest number of training texts per task, classes in proportion; all by default.
         seed: draws the texts within that limit.
@@ -110,7 +112,8 @@ def news20(
     Args:
         tasks: number of tasks, from the start of the order; all by default.
         order: which of the published orders of tasks, 0 to 19.
-        model: whose tokenizer: "minilm" by default, a local directory, or a name on a hub.
+        model: whose tokenizer: "minilm" by default, "mpnet-base", "smollm2-135m", a local
+            directory, or a name on a hub.
         length: tokens per text; longer texts are cut off, and counted in the record.
         limit: largest number of training texts per task, classes in proportion; all by default.
         seed: draws what is held out for validation, and the parts where dates do not decide.
@@ -159,7 +162,8 @@ def text_lines(
     Args:
         path: the file.
         tasks: number of tasks, in the order of the file; all by default.
-        model: whose tokenizer: "minilm" by default, a local directory, or a name on a hub.
+        model: whose tokenizer: "minilm" by default, "mpnet-base", "smollm2-135m", a local
+            directory, or a name on a hub.
         length: tokens per text; longer texts are cut off, and counted in the record.
         limit: largest number of training texts per task, classes in proportion; all by default.
         seed: draws what is held out, and what `limit` leaves.

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from .fetch import Progress, download, settle
+from ...storage.fetch import Progress, bring, download, settle, where
 from .formats import LARGEST, read_cifar100_binary
-from .store import Dataset, bring, note_origin, origin, where
+from .store import Dataset, note_origin, origin
 
 __all__ = ["cifar100", "found_cifar100"]
 

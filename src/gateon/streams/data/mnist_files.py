@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from ...storage.fetch import Progress, bring, download, package, settle, where
 from ..draw import permutation
-from .fetch import Progress, download, package, settle
 from .formats import LARGEST, read_idx, write_idx
-from .store import Dataset, bring, digest, note_origin, origin, where
+from .store import Dataset, digest, note_origin, origin
 
 __all__ = ["found_mnist", "mnist", "mnist_5k", "mnist_5k_file"]
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from .fetch import Progress, download, settle
+from ...storage.fetch import Progress, bring, download, settle, where
 from .formats import LARGEST, read_idx
-from .store import Dataset, bring, digest, note_origin, origin, where
+from .store import Dataset, digest, note_origin, origin
 
 __all__ = ["cifar10", "fashion_mnist", "found"]
 

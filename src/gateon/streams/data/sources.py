@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 
+from ...storage.fetch import Progress, UnavailableError, where
 from . import cifar_files, mnist_files, published_files, text_files
 from .cifar_files import cifar100, found_cifar100
-from .fetch import Progress
 from .formats import json_lines, read_cifar100_binary, read_idx, write_idx
 from .mnist_files import found_mnist, mnist, mnist_5k, mnist_5k_file
 from .published_files import cifar10, fashion_mnist
-from .store import Dataset, UnavailableError, where
+from .store import Dataset
 
 __all__ = [
     "Dataset",

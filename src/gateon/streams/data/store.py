@@ -1,9 +1,6 @@
-"""The one data directory, and what a data set is once it is read from there."""
+"""What a data set of images is once it is read, and where its files came from."""
 
 import json
-import os
-import sys
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -12,14 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...storage.files import check_utf8
-from .fetch import Progress, SourceError, workplace
-
-__all__ = ["Dataset", "UnavailableError", "bring", "digest", "note_origin", "origin", "where"]
-
-
-class UnavailableError(OSError):
-    """A data set is neither in the data directory nor to be had from any of its sources."""
+__all__ = ["Dataset", "digest", "note_origin", "origin"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,28 +34,6 @@ class Dataset:
     source: dict[str, Any]
 
 
-def where() -> Path:
-    """The data directory: GATEON_DATA, or `gateon` in the user's cache directory."""
-    if chosen := os.environ.get("GATEON_DATA"):
-        check_utf8(chosen)
-        path = Path(chosen).expanduser()
-        if path.exists() and not path.is_dir():
-            raise NotADirectoryError(
-                f"GATEON_DATA names {path}, which is a file: set it to a directory."
-            )
-        return path
-    home = Path.home()
-    if sys.platform == "darwin":
-        return home / "Library" / "Caches" / "gateon"
-    variable, default = (
-        ("LOCALAPPDATA", "AppData/Local")
-        if sys.platform == "win32"
-        else ("XDG_CACHE_HOME", ".cache")
-    )
-    cache = Path(os.environ.get(variable, ""))
-    return (cache if cache.is_absolute() else home / default) / "gateon"
-
-
 def digest(array: NDArray[np.uint8]) -> str:
     """The sha256 of an array's numbers in order.
 
@@ -88,25 +56,3 @@ def origin(directory: Path) -> str:
         return str(json.loads((directory / "source.json").read_text())["from"])
     except (OSError, ValueError, KeyError, TypeError):
         return "files found in the data directory"
-
-
-Attempt = Callable[[Path, Progress | None], None]
-
-
-def bring(
-    what: str, directory: Path, attempts: Sequence[Attempt], progress: Progress | None, advice: str
-) -> None:
-    """Try one source after another, each in a workplace of its own, until one has settled its files in `directory`."""
-    reasons = []
-    for attempt in attempts:
-        try:
-            with workplace(directory) as place:
-                return attempt(place, progress)
-        except (
-            SourceError,
-            ValueError,
-        ) as error:  # ValueError: it came, and is not what it should be
-            reasons.append(str(error).rstrip("."))
-    raise UnavailableError(
-        f"{what} is not in {directory} and could not be fetched ({'; '.join(reasons)}): {advice}."
-    )

@@ -8,12 +8,12 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from ...storage.fetch import UnavailableError, where
 from ...storage.files import content_of
 from ..parts import PARTS
 from .corpus import Corpus, Example, Parts, dealt
 from .formats import LARGEST, json_lines
 from .own_files import PART_NAMES
-from .store import UnavailableError, where
 
 __all__ = ["PUBLISHED", "Published", "found_texts", "read_asc", "read_dsc", "read_news20", "verify"]
 

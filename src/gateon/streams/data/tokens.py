@@ -14,8 +14,8 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 from torch import Tensor
 
+from ...storage.fetch import settle, workplace
 from ..draw import permutation
-from .fetch import settle, workplace
 
 __all__ = ["Text", "Tokens", "by_length", "tokenised", "tokens"]
 

@@ -1,4 +1,8 @@
-"""Downloads: into a temporary directory beside the target, moved into place only when complete."""
+"""The one data directory, and downloads into it: complete and verified, or not there at all.
+
+Everything is fetched into a temporary directory beside its target and moved into place when it is
+complete.
+"""
 
 import os
 import shutil
@@ -6,23 +10,64 @@ import subprocess
 import sys
 import tempfile
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from http.client import HTTPException
 from pathlib import Path
 from urllib.parse import urlsplit
 
-__all__ = ["Progress", "SourceError", "download", "package", "settle", "workplace"]
+from .files import check_utf8
+
+__all__ = [
+    "Attempt",
+    "Progress",
+    "SourceError",
+    "UnavailableError",
+    "bring",
+    "download",
+    "package",
+    "settle",
+    "where",
+    "workplace",
+]
 
 Progress = Callable[[str, int, int | None], None]
 """Called with what is fetched, the bytes so far and, where known, the bytes in all."""
 
+Attempt = Callable[[Path, Progress | None], None]
+"""Fetches something into a workplace and settles it."""
 
-MOST = 1 << 30  # bytes of a file: no data set fetched here has more
+MOST = 1 << 30  # bytes of a file: nothing fetched here has more
 
 
 class SourceError(Exception):
     """A source gave nothing usable: try the next one."""
+
+
+class UnavailableError(OSError):
+    """Something is neither in the data directory nor to be had from any of its sources."""
+
+
+def where() -> Path:
+    """The data directory: GATEON_DATA, or `gateon` in the user's cache directory."""
+    if chosen := os.environ.get("GATEON_DATA"):
+        check_utf8(chosen)
+        path = Path(chosen).expanduser()
+        if path.exists() and not path.is_dir():
+            raise NotADirectoryError(
+                f"GATEON_DATA names {path}, which is a file: set it to a directory."
+            )
+        return path
+    home = Path.home()
+    if sys.platform == "darwin":
+        return home / "Library" / "Caches" / "gateon"
+    variable, default = (
+        ("LOCALAPPDATA", "AppData/Local")
+        if sys.platform == "win32"
+        else ("XDG_CACHE_HOME", ".cache")
+    )
+    cache = Path(os.environ.get(variable, ""))
+    return (cache if cache.is_absolute() else home / default) / "gateon"
 
 
 @contextmanager
@@ -125,3 +170,22 @@ def package(requirement: str, directory: Path, progress: Progress | None = None)
         size = wheels[0].stat().st_size
         progress(requirement, size, size)
     return wheels[0]
+
+
+def bring(
+    what: str, directory: Path, attempts: Sequence[Attempt], progress: Progress | None, advice: str
+) -> None:
+    """Try one source after another, each in a workplace of its own, until one has settled its files in `directory`."""
+    reasons = []
+    for attempt in attempts:
+        try:
+            with workplace(directory) as place:
+                return attempt(place, progress)
+        except (
+            SourceError,
+            ValueError,
+        ) as error:  # ValueError: it came, and is not what it should be
+            reasons.append(str(error).rstrip("."))
+    raise UnavailableError(
+        f"{what} is not in {directory} and could not be fetched ({'; '.join(reasons)}): {advice}."
+    )
