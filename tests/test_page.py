@@ -10,7 +10,6 @@ import pytest
 import torch
 
 from gateon.cli import main
-from gateon.report.colours import PALETTE, colours
 from gateon.report.facts import facts, similarity_order
 from gateon.report.page import page
 from gateon.runs.record import Record
@@ -126,12 +125,6 @@ def test_a_reproduced_table_is_shown_by_its_rows(tmp_path):
 def test_numbers_of_another_version_are_marked(tmp_path):
     note = facts([left(tmp_path, [[0.9]], numerics=0)])["runs"][0]["note"]
     assert "numerics version 0" in note
-
-
-def test_a_method_keeps_its_colour():
-    some, others = colours(["finetune", "n-gateon", "ewc"]), colours(["n-gateon", "si", "finetune"])
-    assert all(some[name] == others[name] for name in ("finetune", "n-gateon"))
-    assert len(set(PALETTE)) == len(PALETTE)
 
 
 def test_the_command_writes_the_page(tmp_path, capsys):

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import io
 import re
+from itertools import pairwise
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from rich.console import Console
 
-from gateon.report import terminal
-from gateon.report.figures import compare_figure
+from gateon.report import figures, terminal
+from gateon.report.drawing import apart
+from gateon.report.figures import Panel, compare_figure
 from gateon.report.table import markdown, percent, summarise
 from gateon.runs.record import Record
 
@@ -119,30 +123,49 @@ def test_the_table_fits_80_columns_and_says_what_markdown_says(seeds):
 
 def test_the_figure_shows_every_matrix_and_every_course(tmp_path):
     pillow = pytest.importorskip("PIL.Image")
-    written = compare_figure(
-        {"alpha": a_record(square(4)), "beta": a_record([[1.0], [1.0, 1.0]])}, tmp_path / "compare"
-    )
+    records = {"alpha": [a_record(square(4))], "beta": [a_record([[1.0], [1.0, 1.0]])]}
+    written = compare_figure(records, tmp_path / "compare")
     assert [path.name for path in written] == ["compare.png", "compare.svg"]
     image = np.asarray(pillow.open(written[0]).convert("RGB")).astype(int)
     assert image.shape[1] > 2 * image.shape[0] > 400
     # accuracy 1 in viridis: beta's three cells
     yellow = (np.abs(image - [253, 231, 37]).sum(-1) < 6).sum()
     assert yellow > 3000
-    assert "<svg" in written[1].read_text()
+    drawn = written[1].read_text()
+    scales = 2  # one of the colours of all matrices, one of the courses
+    assert drawn.count("<!-- 100 -->") == 3 + scales, "every cell has its number"
+    assert drawn.count("<!-- accuracy (%) -->") == scales
 
 
-def test_where_not_all_was_measured_no_mean_is_drawn(tmp_path, monkeypatch):
+@pytest.fixture
+def drawn(monkeypatch):
+    """What is drawn as lines and as bands."""
     import matplotlib.axes
 
-    drawn = []
-    plot = matplotlib.axes.Axes.plot
-    monkeypatch.setattr(
-        matplotlib.axes.Axes,
-        "plot",
-        lambda self, x, y, *a, **k: (drawn.append(list(y)), plot(self, x, y, *a, **k))[1],
-    )
-    compare_figure({"m": a_record([[1.0], [None, 0.5], [0.5, 0.25, 0.75]])}, tmp_path / "f")
-    assert drawn[0][0] == 100 and np.isnan(drawn[0][1]) and drawn[0][2] == 50
+    found = {"plot": [], "fill_between": []}
+    for name, calls in found.items():
+        usual = getattr(matplotlib.axes.Axes, name)
+
+        def call(self, *words, usual=usual, calls=calls, **named):
+            calls.append((*words, named))
+            return usual(self, *words, **named)
+
+        monkeypatch.setattr(matplotlib.axes.Axes, name, call)
+    return found
+
+
+def test_where_not_all_was_measured_no_mean_is_drawn(tmp_path, drawn):
+    compare_figure({"m": [a_record([[1.0], [None, 0.5], [0.5, 0.25, 0.75]])]}, tmp_path / "f")
+    means = drawn["plot"][0][1]
+    assert means[0] == 100 and np.isnan(means[1]) and means[2] == 50
+
+
+def test_seeds_are_drawn_as_a_mean_and_a_band(tmp_path, drawn):
+    seeds = [a_record([[0.9], [0.8, 0.6]]), a_record([[0.7], [0.4, 0.6]])]
+    compare_figure({"m": seeds}, tmp_path / "f")
+    assert drawn["plot"][0][1] == pytest.approx([80, 60])
+    _, low, high, _ = drawn["fill_between"][0]
+    assert (high - low) / 2 == pytest.approx([200**0.5, 200**0.5])
 
 
 # Progress
@@ -204,19 +227,76 @@ def test_a_bar_is_for_terminals_only():
 
 
 def test_bars_and_lines_draw_what_they_are_given(tmp_path):
-    from gateon.report import figures
+    rows = {"plain": (1.0, 0.9, 1.1), "half": (0.5, 0.4, 0.6)}
+    written = figures.bars(rows, "time", tmp_path / "bars")
+    accuracy = Panel("first", {"n": [(0.1, 97.0), (1.0, 98.0)]}, "density", "accuracy", log=True)
+    time = Panel("second", {"n": [(0.1, 0.2)]}, "density", "time", log=True)
+    written += figures.lines([accuracy, time], tmp_path / "lines")
+    names = [path.name for path in written]
+    assert names == ["bars.png", "bars.svg", "lines.png", "lines.svg"]
+    bars, lines = (path.read_text() for path in written[1::2])
+    assert all(f"<!-- {word} -->" in bars for word in ("plain", "half", "0.50", "1.00"))
+    assert all(f"<!-- {word} -->" in lines for word in ("first", "second", "accuracy", "0.1"))
 
-    written = figures.bars(
-        {"plain": (1.0, 0.9, 1.1), "half": (0.5, 0.4, 0.6)}, "time", tmp_path / "bars"
+
+def test_equal_figures_are_equal_files(tmp_path):
+    panel = Panel("p", {"a": [(1, 2.0), (2, 3.0)], "b": [(1, 2.0), (2, 1.0)]}, "x", "y")
+    for name in ("one", "two"):
+        figures.lines([panel], tmp_path / name)
+    assert (tmp_path / "one.svg").read_bytes() == (tmp_path / "two.svg").read_bytes()
+
+
+def test_a_line_below_others_is_wider_than_they_are(tmp_path, drawn):
+    flat = [(1, 0.0), (2, 0.0)]
+    panel = Panel("p", {"a": flat, "b": flat, "c": flat, "d": [(1, 0.0), (2, 9.0)]}, "x", "y")
+    figures.lines([panel], tmp_path / "lines")
+    widths = [call[-1]["linewidth"] for call in drawn["plot"][:4]]
+    assert widths[0] > widths[1] > widths[2] == widths[3]
+
+
+def test_panels_of_one_quantity_have_one_scale(tmp_path, monkeypatch):
+    from matplotlib.axes import Axes
+
+    asked, usual = [], Axes.set_ylim
+
+    def set_ylim(self, *ends, **named):
+        asked.extend([ends] if len(ends) == 2 else [])
+        return usual(self, *ends, **named)
+
+    monkeypatch.setattr(Axes, "set_ylim", set_ylim)
+    low, high = (Panel(f"{y}", {"n": [(1, y), (2, y + 1)]}, "x", "accuracy") for y in (10.0, 50.0))
+    other = Panel("other", {"n": [(1, 0.1), (2, 0.2)]}, "x", "time")
+    figures.lines([low, high, other], tmp_path / "lines")
+    assert asked[0] == asked[1] and asked[0][0] < 10 and asked[0][1] > 51 and asked[2][1] < 1
+
+
+def test_tasks_are_marked_where_they_begin(tmp_path, monkeypatch):
+    from matplotlib.axes import Axes
+
+    marked, usual = [], Axes.axvline
+    monkeypatch.setattr(
+        Axes, "axvline", lambda self, x, **style: (marked.append(x), usual(self, x, **style))
     )
-    written += figures.lines(
-        {"accuracy": {"n": [(0.1, 97.0), (1.0, 98.0)]}, "time": {"n": [(0.1, 0.2)]}},
-        "density",
-        tmp_path / "lines",
-    )
-    assert [path.name for path in written] == ["bars.svg", "lines.svg"]
-    assert all(path.stat().st_size > 2000 for path in written)
+    course = [(step, 1.0) for step in range(30)]
+    written = figures.lines([Panel("p", {"n": course}, "x", "y", [0, 10, 20])], tmp_path / "f")
+    assert marked == [10, 20]
+    assert all(f"<!-- task {n} -->" in written[1].read_text() for n in (1, 2, 3))
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=12), st.floats(0.01, 0.2))
+def test_names_stand_apart_in_the_order_of_their_curves(wanted, gap):
+    places = apart(sorted(wanted), gap)
+    assert all(b - a >= gap * (1 - 1e-9) for a, b in pairwise(places))
+    far = [b - a for a, b in pairwise(sorted(wanted))]
+    if all(space > gap for space in far):
+        assert places == pytest.approx(sorted(wanted)), "nothing moves without need"
+
+
+def test_the_diagonal_takes_no_colours_from_the_rest(tmp_path):
+    rows = [[1.0, 0.1], [0.1, 1.0]]
+    written = figures.matrices({"a": rows, "b": rows}, "task", "same", tmp_path / "m", across=2)
+    drawn = written[1].read_text()
     assert (
-        "half" not in (tmp_path / "lines.svg").read_text()
-        and (tmp_path / "bars.svg").read_text() != (tmp_path / "lines.svg").read_text()
+        drawn.count("<!-- .10 -->") == 4 and "<!-- 1 -->" in drawn and "<!-- 1.00 -->" not in drawn
     )
+    assert drawn.count("<!-- same -->") == 1, "one scale of colours for all"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -165,7 +166,7 @@ def an_entry(row, replay=False, heads=False):
         "column": "best",
         "stream": "s",
         "seeds": [0],
-        "settings": {"network": {"hidden": [3]}},
+        "settings": {"network": {"hidden": [3]}, "method": {"name": "ewc"}},
         "measures": measures,
     } | needs
 
@@ -201,22 +202,19 @@ def test_the_table_says_what_a_method_needs():
     assert "| published: continual accuracy (%) |" in page(other)
 
 
-def test_names_in_the_figure_of_cost_stand_apart_though_the_points_do_not(tmp_path):
+def test_every_method_has_a_row_of_its_own_in_the_figure_of_cost(tmp_path):
     rows = [f"method {n}" for n in range(18)]
-    written = cost(
-        a_content(*(an_entry(row, replay=row.endswith("3")) for row in rows)), tmp_path / "figure"
-    )
-    text = written[0].read_text()
-    assert [path.suffix for path in written] == [".svg"]
-    assert (
-        all(f"<!-- {row} -->" in text for row in rows)
-        and "<!-- stored data of past tasks -->" in text
-    )
+    entries = [an_entry(row, replay=row.endswith("3")) for row in rows]
+    written = cost(a_content(*entries), tmp_path / "figure")
+    text = written[1].read_text()
+    assert [path.suffix for path in written] == [".png", ".svg"]
+    assert all(f"<!-- {row} -->" in text for row in rows)
+    assert "<!-- stored data of past tasks -->" in text
     heights = [
         float(part.split("translate(")[1].split(")")[0].split(" ")[1])
         for part in text.split("<!-- method ")[1:]
     ]
-    assert min(b - a for a, b in zip(sorted(heights), sorted(heights)[1:], strict=False)) > 8
+    assert min(b - a for a, b in pairwise(sorted(heights))) > 8
 
 
 def test_deviations_are_from_the_row_of_isolated_networks_with_its_own_settings(tmp_path):

@@ -90,7 +90,7 @@ def command(
     write_comparison(records, options.to_dict(), folder)
     first = {method: runs[0] for method, runs in records.items()}
     printing.about_data(next(iter(first.values())), quiet)
-    figures = compare_figure(first, folder / "compare")
+    figures = compare_figure(records, folder / "compare")
     page = write_page([folder], folder / "report.html")
     if as_json:
         print((folder / "compare.json").read_text(), end="")

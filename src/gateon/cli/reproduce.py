@@ -48,7 +48,7 @@ def command(
 
     NAME is one that `gateon list tables` shows, or all of them: all. Finished runs are not
     repeated, and stopped ones continue. Of the records: targets compares them with our targets,
-    docs writes the page of results and the tables beside the records.
+    docs writes the page of results, and the tables and figures beside the records.
 
     Args:
         name: the table or figure.

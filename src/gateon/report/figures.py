@@ -1,241 +1,276 @@
-"""Figures of records, all in one style."""
+"""Figures of records, all in one style; every one is written as PNG and SVG."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..runs.record import Record
-from ..storage.checkpoint import whole_file
-from .colours import colours
+from .colours import PALETTE, colours
+from .drawing import (
+    FAINT,
+    INK,
+    QUIET,
+    Panel,
+    cells,
+    curves,
+    legend,
+    name_ends,
+    plain_ticks,
+    sheet,
+)
 
-__all__ = ["bars", "compare_figure", "lines", "matrices", "points"]
+__all__ = ["Panel", "bars", "compare_figure", "lines", "matrices", "ranked"]
 
-STYLE: dict[str, Any] = {
-    "font.size": 9,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "figure.dpi": 150,
-    "savefig.bbox": "tight",
-    "svg.hashsalt": "gateon",  # so that equal figures are equal files
-}
 MARKS = ("o", "s", "^", "D")
-COLOURS = ("#2b6cb0", "#c05621", "#2f855a", "#6b46c1", "#b83280", "#4a5568")
+Place = tuple[float, float]  # a quantity and its spread over seeds
 
 
-def compare_figure(records: Mapping[str, Record], path: Path) -> list[Path]:
+def compare_figure(records: Mapping[str, Sequence[Record]], path: Path) -> list[Path]:
     """Draw accuracy matrices side by side, and the mean accuracy over the tasks learned so far.
 
+    Both are means over seeds; bands are the standard deviation.
+
     Args:
-        records: By the name of the run.
+        records: By the name of the method, one for each seed.
         path: Without suffix.
 
     Returns:
         The files written, PNG and SVG.
     """
-    colour, suffixes = colours(records), (".png", ".svg")
-    with _drawing(1 + len(records), path, suffixes=suffixes) as (figure, axes, written):
-        for n, (name, record) in enumerate(records.items()):
-            size = len(record.accuracy)
-            values = np.full((size, size), np.nan)
-            for k, row in enumerate(record.accuracy):
-                values[k, : len(row)] = [np.nan if a is None else 100 * a for a in row]
-            image = axes[n].imshow(values, vmin=0, vmax=100, cmap="viridis")
-            axes[n].set(title=name, xlabel="tested on task", ylabel="after learning task")
-            ticks = range(0, size, max(1, size // 10))
-            axes[n].set_xticks(ticks, [t + 1 for t in ticks])
-            axes[n].set_yticks(ticks, [t + 1 for t in ticks])
-            figure.colorbar(image, ax=axes[n], fraction=0.046, label="accuracy (%)")
-            # NaN, which is not drawn, where a task was not measured.
-            means = values.mean(axis=1, where=np.tri(size, dtype=bool))
-            style = {"color": colour[name], "markersize": 3, "label": name}
-            axes[-1].plot(range(1, size + 1), means, "o-", **style)
-        axes[-1].xaxis.get_major_locator().set_params(integer=True)
-        axes[-1].set(xlabel="tasks learned", ylabel="mean accuracy over them (%)", ylim=(0, 102))
-        axes[-1].legend(frameon=False)
+    colour, count = colours(records), len(records)
+    tables = {name: np.stack([_percent(one) for one in runs]) for name, runs in records.items()}
+    size: dict[str, Any] = {"across": min(4, count + 1), "width": 3.0, "height": 2.9}
+    with sheet(count + 1, path, stretch=True, **size) as (figure, axes, written):
+        for axis, (name, held) in zip(axes, tables.items(), strict=False):
+            image = _matrix(axis, held.mean(axis=0), name, (0, 100), "viridis", ".0f")
+            axis.set(xlabel="tested on task", ylabel="after learning task")
+        figure.colorbar(image, ax=axes[:-1], shrink=0.7, label="accuracy (%)")
+        panel = Panel(
+            "mean over the tasks learned so far",
+            {name: _course(held) for name, held in tables.items()},
+            "tasks learned",
+            "accuracy (%)",
+        )
+        curves(axes[-1], panel, colour)
+        axes[-1].set_ylim(top=102)
+        name_ends(axes[-1], panel, colour)
     return written
 
 
-def bars(rows: Mapping[str, tuple[float, float, float]], label: str, path: Path) -> list[Path]:
-    """Draw one bar per row, with a line at 1.
+def _percent(record: Record) -> NDArray[Any]:
+    """The accuracy matrix, NaN where a task was not measured."""
+    size = len(record.accuracy)
+    values = np.full((size, size), np.nan)
+    for k, row in enumerate(record.accuracy):
+        values[k, : len(row)] = [np.nan if a is None else 100 * a for a in row]
+    return values
+
+
+def _course(held: NDArray[Any]) -> list[tuple[float, ...]]:
+    """(tasks learned, mean accuracy over them, spread over seeds); NaN where some are unknown."""
+    means = held.mean(axis=2, where=np.tri(held.shape[1], dtype=bool))
+    spread = means.std(axis=0, ddof=1) if len(held) > 1 else np.zeros(held.shape[1])
+    return [(k + 1, means[:, k].mean(), spread[k]) for k in range(held.shape[1])]
+
+
+def _matrix(
+    axis: Any,
+    values: NDArray[Any],
+    title: str,
+    limits: tuple[float, float],
+    shades: str,
+    form: str,
+) -> Any:
+    size = len(values)
+    edges = (0.5, size + 0.5, size + 0.5, 0.5)  # tasks are counted from 1
+    image = axis.imshow(values, vmin=limits[0], vmax=limits[1], cmap=shades, extent=edges)
+    cells(axis, image, values, form)
+    ticks = [*range(1, size + 1, max(1, -(-size // 10)))]
+    axis.set(title=title, xticks=ticks, yticks=ticks)
+    axis.tick_params(length=0)
+    axis.spines[:].set_visible(False)
+    return image
+
+
+def bars(
+    rows: Mapping[str, tuple[float, float, float]],
+    label: str,
+    path: Path,
+    *,
+    colour: Mapping[str, str] | None = None,
+) -> list[Path]:
+    """Draw one bar per row with its number, and a line at 1.
 
     Args:
         rows: By name, (middle, low, high).
         label: The label of the x-axis.
         path: Without suffix.
+        colour: By name; one for all by default.
 
     Returns:
-        The file written, an SVG.
+        The files written, PNG and SVG.
     """
-    with _drawing(1, path, width=6.0) as (_, axes, written):
+    height = 0.9 + 0.24 * len(rows)
+    with sheet(1, path, across=1, width=6.4, height=height) as (_, (axis,), written):
         names = list(rows)[::-1]
         middle, low, high = (np.array([rows[name][i] for name in names]) for i in range(3))
         error = (middle - low, high - middle)
-        axes[0].barh(names, middle, xerr=error, color=COLOURS[0], ecolor=COLOURS[-1], height=0.6)
-        axes[0].axvline(1, color=COLOURS[-1], linewidth=0.8)
-        axes[0].set_xlabel(label)
+        shown = [(colour or {}).get(name, PALETTE[0]) for name in names]
+        style = {"color": shown, "ecolor": INK, "height": 0.62, "error_kw": {"linewidth": 0.9}}
+        axis.barh(names, middle, xerr=error, **style)
+        axis.axvline(1, color=QUIET, linewidth=0.8, linestyle=(0, (4, 2)))
+        for place, (end, value) in enumerate(zip(high, middle, strict=True)):
+            axis.annotate(
+                f"{value:.2f}", (end, place), (4, 0), textcoords="offset points", va="center"
+            )
+        axis.set_xlabel(label)
+        axis.margins(y=0.02)
+        axis.tick_params(axis="y", length=0, labelcolor=INK)
     return written
 
 
 def lines(
-    panels: Mapping[str, Mapping[str, Sequence[tuple[float, float]]]],
-    label: str | Sequence[str],
+    panels: Sequence[Panel],
     path: Path,
     *,
-    log: bool = True,
     across: int | None = None,
-    up: str = "",
+    colour: Mapping[str, str] | None = None,
 ) -> list[Path]:
-    """Draw one panel per quantity, with one line per name.
+    """Draw curves in panels: named at their ends in one panel, below the figure in several.
 
     Args:
-        panels: title -> name -> points (x, y).
-        label: The label of the x-axes: one for all, or one each.
+        panels: See `Panel`.
         path: Without suffix.
-        log: Whether x is on a logarithmic scale; points are marked then.
         across: The number of panels side by side; all by default.
-        up: The label of the y-axes.
+        colour: By name of the curve; by default that of the method it names.
 
     Returns:
-        The file written, an SVG.
+        The files written, PNG and SVG.
     """
-    mark, scale = ("o-", "log") if log else ("-", "linear")
-    labels = [label] * len(panels) if isinstance(label, str) else label
-    with _drawing(len(panels), path, across=across) as (_, axes, written):
-        for axis, words, (title, curves) in zip(axes, labels, panels.items(), strict=False):
-            for n, (name, points) in enumerate(curves.items()):
-                style = {"color": COLOURS[n % len(COLOURS)], "markersize": 3, "linewidth": 1.2}
-                axis.plot(*zip(*points, strict=True), mark, label=name, **style)
-            axis.set(title=title, xlabel=words, ylabel=up, xscale=scale)
-        axes[0].legend(frameon=False)
+    names = list(dict.fromkeys(name for panel in panels for name in panel.curves))
+    colour = colours(names) if colour is None else colour
+    across = across or len(panels)
+    width, height = (5.4, 3.2) if len(panels) == 1 else (3.1, 2.5)
+    drawing = sheet(len(panels), path, across=across, width=width, height=height)
+    with drawing as (figure, axes, written):
+        for axis, panel in zip(axes, panels, strict=True):
+            curves(axis, panel, colour)
+        _share_limits(axes, panels)
+        for n, (axis, panel) in enumerate(zip(axes, panels, strict=True)):
+            if n % across and panels[n - 1].y == panel.y:
+                axis.set_ylabel("")
+                axis.tick_params(labelleft=False)
+        if len(panels) == 1 and len(names) > 1:
+            name_ends(axes[0], panels[0], colour)
+        elif len(names) > 1:
+            fullest = max(range(len(panels)), key=lambda n: len(panels[n].curves))
+            legend(figure, axes[fullest])
     return written
 
 
+def _share_limits(axes: Sequence[Any], panels: Sequence[Panel]) -> None:
+    """Give panels of the same quantity the same limits."""
+    for quantity in dict.fromkeys(panel.y for panel in panels):
+        alike = [(a, p) for a, p in zip(axes, panels, strict=True) if p.y == quantity]
+        found = [panel.limits or axis.get_ylim() for axis, panel in alike]
+        for axis, _ in alike:
+            axis.set_ylim(min(low for low, _ in found), max(high for _, high in found))
+
+
 def matrices(
-    panels: Mapping[str, Sequence[Sequence[float | None]]], label: str, path: Path, *, across: int
+    panels: Mapping[str, Sequence[Sequence[float | None]]],
+    label: str,
+    what: str,
+    path: Path,
+    *,
+    across: int,
 ) -> list[Path]:
-    """Draw one square image per name.
+    """Draw one square image per name, all with one scale of colours, around zero.
+
+    The diagonal, which is 1, is left grey, as is None: the colours are for the rest.
 
     Args:
-        panels: By name, rows of values in [-1, 1]; None is left white.
+        panels: By name, rows of values in [-1, 1].
         label: The label of both axes.
+        what: The quantity, beside the scale.
         path: Without suffix.
         across: The number of panels side by side.
 
     Returns:
-        The file written, an SVG.
+        The files written, PNG and SVG.
     """
-    with _drawing(len(panels), path, width=2.4, across=across) as (figure, axes, written):
-        for axis, (title, rows) in zip(axes, panels.items(), strict=False):
-            values = np.array([[np.nan if v is None else v for v in row] for row in rows])
-            edges = (0.5, len(values) + 0.5, len(values) + 0.5, 0.5)  # tasks are counted from 1
-            image = axis.imshow(values, vmin=-1, vmax=1, cmap="RdBu_r", extent=edges)
-            axis.set(title=title, xlabel=label, ylabel=label)
-            figure.colorbar(image, ax=axis, fraction=0.046)
+    tables = {name: _off_diagonal(rows) for name, rows in panels.items()}
+    most = max((float(np.nanmax(np.abs(t), initial=0.0)) for t in tables.values()), default=0.0)
+    with sheet(len(panels), path, across=across, width=2.9, height=2.8) as (figure, axes, written):
+        for n, (axis, title) in enumerate(zip(axes, tables, strict=True)):
+            image = _matrix(axis, tables[title], title, (-most, most), "RdBu_r", ".2f")
+            axis.set_facecolor(FAINT)
+            axis.set(xlabel=label, ylabel="" if n % across else label)
+        figure.colorbar(image, ax=axes, shrink=0.7, label=what)
     return written
 
 
-def points(
-    panels: Mapping[str, Mapping[str, tuple[float, float]]],
-    label: str,
-    up: str,
+def _off_diagonal(rows: Sequence[Sequence[float | None]]) -> NDArray[Any]:
+    values = np.array([[np.nan if v is None else v for v in row] for row in rows])
+    np.fill_diagonal(values, np.nan)
+    return values
+
+
+def ranked(
+    panels: Mapping[str, Mapping[str, tuple[Place, Place]]],
+    labels: tuple[str, str],
     path: Path,
     *,
+    colour: Mapping[str, str] | None = None,
     kinds: Mapping[str, str] | None = None,
 ) -> list[Path]:
-    """Draw one panel per title, with one named point per name and x on a logarithmic scale.
-
-    Names stand in a column beside the panel, ordered by the heights of their points, so that they
-    never overlap.
+    """Draw two quantities of every name in a row of its own, the highest first.
 
     Args:
-        panels: title -> name -> point (x, y).
-        label: The label of the x-axes.
-        up: The label of the y-axes.
+        panels: title -> name -> the two quantities, each with its spread.
+        labels: What they are. The second is on a logarithmic scale.
         path: Without suffix.
+        colour: By name; by default that of the method it names.
         kinds: name -> the kind of its point; each kind has its own marker and a legend.
 
     Returns:
-        The file written, an SVG.
+        The files written, PNG and SVG.
     """
-    from matplotlib.ticker import LogLocator
-
-    kinds = kinds or {}
-    marks = dict(zip(dict.fromkeys(kinds.values()), MARKS, strict=False))
-    names = dict.fromkeys(name for points in panels.values() for name in points)
-    colours = {name: COLOURS[n % len(COLOURS)] for n, name in enumerate(names)}
-    drawing = _drawing(len(panels), path, width=5.6, across=min(2, len(panels)), height=3.6)
-    with drawing as (figure, axes, written):
-        for axis, (title, places) in zip(axes, panels.items(), strict=False):
-            for name, place in places.items():
-                mark = marks.get(kinds.get(name, ""), "o")
-                axis.plot(*place, mark, color=colours[name], markersize=4.5)
-            axis.set(title=title, xlabel=label, ylabel=up, xscale="log")
-            axis.xaxis.set_minor_locator(LogLocator(subs=(2, 5)))
-            axis.xaxis.set_major_formatter("{x:g}")
-            axis.xaxis.set_minor_formatter("{x:g}")
-            _name_beside(axis, places, colours)
+    kinds, names = kinds or {}, {name for places in panels.values() for name in places}
+    marks = dict(zip(sorted(set(kinds.values())), MARKS, strict=False))
+    colour = colours(sorted(names)) if colour is None else colour
+    across, most = min(4, 2 * len(panels)), max(map(len, panels.values()))
+    size: dict[str, Any] = {"width": 2.7, "height": 0.75 + 0.17 * most}
+    with sheet(2 * len(panels), path, across=across, **size) as (figure, axes, written):
+        pairs = zip(axes[::2], axes[1::2], panels.items(), strict=True)
+        for first, second, (title, places) in pairs:
+            order = sorted(places, key=lambda name: places[name][0][0])
+            for axis, which in ((first, 0), (second, 1)):
+                for row, name in enumerate(order):
+                    (value, spread), mark = places[name][which], marks.get(kinds.get(name, ""), "o")
+                    style = {"color": colour[name], "markersize": 5, "elinewidth": 1.2}
+                    axis.errorbar(value, row, xerr=spread, fmt=mark, **style)
+                axis.set(xlabel=labels[which], ylim=(-0.7, len(order) - 0.3))
+                axis.grid(axis="both", color=FAINT, linewidth=0.4)
+                axis.tick_params(axis="y", length=0)
+                axis.set_yticks(range(len(order)), order if which == 0 else [""] * len(order))
+            first.set_title(title)
+            second.set_xscale("log")
+            for tick, name in zip(first.get_yticklabels(), order, strict=True):
+                tick.set_color(colour[name])
+        for column in (axes[::2], axes[1::2]):
+            found = [axis.get_xlim() for axis in column]
+            for axis in column:
+                axis.set_xlim(min(low for low, _ in found), max(high for _, high in found))
+        for axis in axes[1::2]:
+            plain_ticks(axis)
         for kind, mark in marks.items():
-            axes[0].plot([], [], mark, color=COLOURS[-1], markersize=4.5, label=kind)
+            axes[0].plot([], [], mark, color=QUIET, markersize=5, label=kind)
         if marks:
-            figure.legend(
-                frameon=False, loc="upper center", bbox_to_anchor=(0.5, 0.0), ncol=len(marks)
-            )
+            legend(figure, axes[0])
     return written
-
-
-def _name_beside(
-    axis: Any, places: Mapping[str, tuple[float, float]], colours: Mapping[str, str]
-) -> None:
-    """Write the names at even distances on the right, each with a thin line to its point."""
-    order = sorted(places, key=lambda name: places[name][1])
-    line = {"arrowstyle": "-", "linewidth": 0.4, "relpos": (0, 0.5), "shrinkB": 3}
-    for height, name in zip(np.linspace(0.0, 1.0, max(2, len(order))), order, strict=False):
-        axis.annotate(
-            name,
-            places[name],
-            xytext=(1.06, height),
-            textcoords="axes fraction",
-            fontsize=6.5,
-            verticalalignment="center",
-            color=colours[name],
-            arrowprops=line | {"color": colours[name]},
-            annotation_clip=False,
-        )
-
-
-@contextmanager
-def _drawing(
-    panels: int,
-    path: Path,
-    width: float = 3.4,
-    across: int | None = None,
-    height: float | None = None,
-    suffixes: Sequence[str] = (".svg",),
-) -> Iterator[tuple[Any, Any, list[Path]]]:
-    """A figure with `across` panels per row, written once it is drawn."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    across = across or panels
-    down = -(-panels // across)
-    written = [path.with_suffix(suffix) for suffix in suffixes]
-    with plt.rc_context(STYLE):  # type: ignore[arg-type]  # its keys are a long Literal
-        size = width * across, (min(width, 3.4) - 0.2 if height is None else height) * down
-        figure, axes = plt.subplots(down, across, figsize=size, squeeze=False)
-        for unused in axes.flat[panels:]:
-            unused.axis("off")
-        yield figure, axes.flatten(), written
-        figure.tight_layout()
-        for file in written:
-            with whole_file(file) as temporary:
-                kind = file.suffix.removeprefix(".")
-                metadata = {"Date": None} if kind == "svg" else None
-                figure.savefig(temporary, format=kind, metadata=metadata)
-        plt.close(figure)

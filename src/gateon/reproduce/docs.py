@@ -10,6 +10,7 @@ from typing import Any
 
 from ..runs.environment import environment
 from ..storage.checkpoint import whole_file
+from . import draw
 from .catalogue import names
 from .collect import read
 from .findings import NOT_MEASURED, Content, Finding, entry_of, short
@@ -27,7 +28,7 @@ Records = Mapping[tuple[str, str], Content]  # by table and scale
 
 
 def write_pages(results: Path, docs: Path) -> Path:
-    """Write the page of results, and a table beside every record of a table or search.
+    """Write the page of results, and a table and a figure beside every record.
 
     Args:
         results: where the records are.
@@ -35,6 +36,10 @@ def write_pages(results: Path, docs: Path) -> Path:
     """
     for path, text in pages(results, docs).items():
         _write(path, text)
+    for (name, scale), content in _records(results).items():
+        table = load(name)
+        if table.figure and content["entries"]:
+            getattr(draw, table.figure)(content, table.place(results, scale) / "figure")
     return docs
 
 

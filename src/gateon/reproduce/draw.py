@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ..report.figures import lines, matrices, points
-from .findings import Content, entry_of, short, value
+from ..report.colours import colours
+from ..report.figures import Panel, Place, lines, matrices, ranked
+from .findings import Content, entry_of, short
 
 __all__ = [
     "availability",
@@ -21,7 +23,11 @@ __all__ = [
     "task_locked",
 ]
 
-Curves = dict[str, list[tuple[float, float]]]
+SHARE = (-2.0, 102.0)  # limits of percentages, all of them to be seen
+# Of groups of units, which are no methods: all of them, then those selective for a task each.
+UNITS = ("#222222", "#b5179e", "#3a86a8", "#c9a227", "#5b8c5a")
+
+Curves = dict[str, list[tuple[float, ...]]]
 
 
 def epsilon(content: Content, path: Path) -> list[Path]:
@@ -31,18 +37,16 @@ def epsilon(content: Content, path: Path) -> list[Path]:
 
 def relevance(content: Content, path: Path) -> list[Path]:
     """Availability left, task-locked and continual accuracy: a row of panels each, one a stream."""
-    panels: dict[str, Curves] = {}
-    for name, what, factor in (
-        ("room", "mean availability", 1),
-        ("task_locked", "task-locked accuracy (%)", 100),
-        ("continual", "continual accuracy (%)", 100),
-    ):
-        panels |= {
-            f"{short(s)}: {what}": _courses(content, s, name, factor) for s in content["streams"]
-        }
-    kept = _drawn(panels)
-    labels = ["step within a task" if "locked" in title else "task" for title in kept]
-    return lines(kept, labels, path, log=False, across=max(1, len(kept) // 3))
+    panels = [
+        panel
+        for name, what, x, factor in (
+            ("room", "mean availability", "task", 1),
+            ("task_locked", "task-locked accuracy (%)", "step within a task", 100),
+            ("continual", "continual accuracy (%)", "task", 100),
+        )
+        for panel in _panels(content, name, what, x, factor)
+    ]
+    return _lines(content, panels, path, across=max(1, len(panels) // 3))
 
 
 def task_locked(content: Content, path: Path) -> list[Path]:
@@ -58,29 +62,30 @@ def contexts(content: Content, path: Path) -> list[Path]:
 
 def missed(content: Content, path: Path) -> list[Path]:
     """The share of switches missed so far, a line for every row."""
-    return _a_panel_each(content, path, "missed", "switches missed (%)", "switch")
+    panels = _panels(content, "missed", "switches missed (%)", "switch", 100)
+    return _lines(content, [replace(panel, limits=SHARE) for panel in panels], path)
 
 
 def detection(content: Content, path: Path) -> list[Path]:
     """How often a rotation is taken for another task, or for the first one; a line a column."""
-    name = content["measures"][0]
+    name, stream = content["measures"][0], content["streams"][0]
     curves: Curves = {}
     for column in content["columns"]:
         for row in content["rows"]:
-            entry = entry_of(content, row, column, content["streams"][0])
-            share = None if entry is None else entry["measures"].get(name, {}).get("mean")
-            if share is not None:
+            entry = entry_of(content, row, column, stream)
+            found = None if entry is None else entry["measures"].get(name)
+            if found is not None:
+                share = 1 - found["mean"] if name == "missed" else found["mean"]
                 curves.setdefault(column, []).append(
-                    (float(row), 100 * (1 - share if name == "missed" else share))
+                    (float(row), 100 * share, 100 * found["spread"])
                 )
     what = (
         "found to be another task (%)"
         if name == "missed"
         else "the first task's context is reactivated (%)"
     )
-    return (
-        lines({what: curves}, "difference of angles (degrees)", path, log=False) if curves else []
-    )
+    panel = Panel(short(stream), curves, "difference of angles (degrees)", what, limits=SHARE)
+    return _lines(content, [panel] if curves else [], path)
 
 
 def correlation(content: Content, path: Path) -> list[Path]:
@@ -92,48 +97,74 @@ def correlation(content: Content, path: Path) -> list[Path]:
         layers = [] if entry is None else entry["series"]["correlation"]["mean"]
         panels |= {f"{short(stream)}, layer {n}": layer for n, layer in enumerate(layers, 1)}
         across = max(across, len(layers))
-    return matrices(panels, "task", path, across=across)
+    return matrices(panels, "task", "correlation of gates; the diagonal is 1", path, across=across)
 
 
 def availability(content: Content, path: Path) -> list[Path]:
-    """Activity, gates and availability over three tasks, of selective units and of all."""
+    """Activity, gates and availability over three tasks, of groups of units and of single ones."""
     found = content["entries"][0]["found"][0]
-    panels = {
-        quantity: {
-            name: list(zip(found["step"], course, strict=True))
-            for name, course in found["courses"][quantity].items()
-        }
-        for quantity in found["courses"]
-    }
-    return lines(panels, "step", path, log=False)
+    steps = found["step"]
+    starts = [steps[0] + len(steps) * task / found["tasks"] for task in range(found["tasks"])]
+    names = list(found["courses"]["availability"])
+    colour = dict(zip(names, UNITS, strict=False))
+    panels = [
+        Panel(
+            f"{quantity}, {title}",
+            {name: list(zip(steps, course, strict=True)) for name, course in courses.items()},
+            "step",
+            quantity,
+            starts,
+        )
+        for kind, title in (("courses", "mean over units"), ("units", "single units"))
+        for quantity, courses in found.get(kind, {}).items()
+    ]
+    return lines(panels, path, across=3, colour=colour)
 
 
 def cost(content: Content, path: Path) -> list[Path]:
-    """Continual accuracy against training time, a point for every method, marked by its needs."""
+    """Continual accuracy and training time, a row for every method, marked by its needs."""
     kinds = {entry["row"]: _needs(entry) for entry in content["entries"]}
-    panels: dict[str, dict[str, tuple[float, float]]] = {}
-    for stream in content["streams"]:
-        for row in content["rows"]:
-            accuracy, seconds = (
-                value(content, row, stream, name) for name in ("continual_accuracy", "seconds")
+    panels: dict[str, dict[str, tuple[Place, Place]]] = {}
+    for entry in content["entries"]:
+        found = entry.get("measures", {})
+        if "continual_accuracy" in found and "seconds" in found:
+            accuracy, seconds = found["continual_accuracy"], found["seconds"]
+            panels.setdefault(short(entry["stream"]), {})[entry["row"]] = (
+                (100 * accuracy["mean"], 100 * accuracy["spread"]),
+                (max(seconds["mean"], 1e-3), seconds["spread"]),
             )
-            if accuracy is not None and seconds is not None:
-                panels.setdefault(short(stream), {})[row] = (max(seconds, 1e-3), 100 * accuracy)
-    return (
-        points(panels, "seconds to train", "continual accuracy (%)", path, kinds=kinds)
-        if panels
-        else []
-    )
+    labels, colour = ("continual accuracy (%)", "seconds to train"), _colours(content, list(kinds))
+    return ranked(panels, labels, path, colour=colour, kinds=kinds) if panels else []
 
 
 def _a_panel_each(
     content: Content, path: Path, series: str, what: str, x: str, factor: float = 100
 ) -> list[Path]:
     """A series of every row, a panel for every stream."""
-    panels = {
-        f"{short(s)}: {what}": _courses(content, s, series, factor) for s in content["streams"]
+    return _lines(content, _panels(content, series, what, x, factor), path)
+
+
+def _panels(content: Content, series: str, what: str, x: str, factor: float) -> list[Panel]:
+    """A panel for every stream; those of which nothing was run leave none."""
+    courses = {s: _courses(content, s, series, factor) for s in content["streams"]}
+    return [Panel(short(s), found, x, what) for s, found in courses.items() if found]
+
+
+def _lines(
+    content: Content, panels: Sequence[Panel], path: Path, across: int | None = None
+) -> list[Path]:
+    names = dict.fromkeys(name for panel in panels for name in panel.curves)
+    return lines(panels, path, across=across, colour=_colours(content, list(names)))
+
+
+def _colours(content: Content, names: Sequence[str]) -> dict[str, str]:
+    """The colours of lines, each named by a row, a column or both: those of their methods."""
+    methods = {
+        name: entry["settings"]["method"]["name"]
+        for entry in content["entries"]
+        for name in (entry["row"], entry["column"], f"{entry['row']}, {entry['column']}")
     }
-    return lines(_drawn(panels), x, path, log=False)
+    return colours(names, methods)
 
 
 def _needs(entry: Mapping[str, Any]) -> str:
@@ -142,20 +173,27 @@ def _needs(entry: Mapping[str, Any]) -> str:
     return "a head or network for every task" if entry.get("heads") else "one head, no stored data"
 
 
-def _courses(content: Content, stream: str, series: str, factor: float = 100) -> Curves:
+def _courses(content: Content, stream: str, series: str, factor: float) -> Curves:
     """A line for every row that has the series; in several columns, for every column."""
-    curves: Curves = {}
-    several = len({e["column"] for e in content["entries"]}) > 1
+    found: Curves = {}
+    columns = len({e["column"] for e in content["entries"]})
+    rows = len({e["row"] for e in content["entries"]})
     for row in content["rows"]:
         for column in content["columns"]:
             entry = entry_of(content, row, column, stream)
             if entry is not None and series in entry.get("series", {}):
-                mean = entry["series"][series]["mean"]
-                pairs = mean if isinstance(mean[0], list) else enumerate(mean, 1)
-                curves[f"{row}, {column}" if several else row] = [(x, factor * y) for x, y in pairs]
-    return curves
+                held = entry["series"][series]
+                name = row if columns == 1 else column if rows == 1 else f"{row}, {column}"
+                found[name] = _points(held["mean"], held["spread"], factor)
+    return found
 
 
-def _drawn(panels: Mapping[str, Curves]) -> dict[str, Curves]:
-    """Streams of which nothing was run leave no empty panel."""
-    return {title: curves for title, curves in panels.items() if curves}
+def _points(mean: list[Any], spread: list[Any], factor: float) -> list[tuple[float, ...]]:
+    """(x, y, spread over seeds); the series of some measures hold pairs (x, y)."""
+    if isinstance(mean[0], list):
+        paired = zip(mean, spread, strict=True)
+        return [(x, factor * y, factor * width) for (x, y), (_, width) in paired]
+    return [
+        (x, factor * y, factor * width)
+        for x, (y, width) in enumerate(zip(mean, spread, strict=True), 1)
+    ]
