@@ -39,6 +39,7 @@ __all__ = [
     "rescales",
     "resize",
     "spread",
+    "spread_columns",
     "spread_inputs",
     "stem",
     "unit_dim",
@@ -260,6 +261,20 @@ def spread_inputs(module: nn.Module, weight: Tensor, values: Tensor) -> Tensor:
         return blocks.view(*blocks.shape, *[1] * (weight.dim() - 2))
     per_input = values.repeat_interleave(weight.shape[axis] // len(values))
     return per_input.view([-1 if d == axis else 1 for d in range(weight.dim())])
+
+
+def spread_columns(module: nn.Module, name: str, values: Tensor) -> Tensor | None:
+    """One value per input unit, shaped to multiply a parameter; None if it reads no inputs.
+
+    >>> import torch
+    >>> layer = nn.Linear(6, 4)
+    >>> spread_columns(layer, "weight", torch.ones(6)).shape
+    torch.Size([1, 6])
+    >>> spread_columns(layer, "bias", torch.ones(6)) is None
+    True
+    """
+    weight = input_weights(module)[0].get(name)
+    return None if weight is None else spread_inputs(module, weight, values)
 
 
 def resize(module: nn.Module, *, units: int | None = None, inputs: int | None = None) -> None:

@@ -50,6 +50,9 @@ class Site:
             undo a gain folded into the layer.
         centred: Whether a ContextNorm right behind the layer subtracts the mean of its units, and
             any bias with it.
+        columns: Layers that read nothing but these units, and whose columns share the availability
+            of the units: in LoRA, rank i is row i of A and column i of B. Closed units of such a
+            site rest: neither momentum nor decay moves them.
         fixed: Whether its parameters never move, as at availability 0. They have no gradient while
             the gates are attached, except those of adapters.
         note: A remark shown by print(gates).
@@ -69,6 +72,7 @@ class Site:
     activation: str = ""
     rescaled: bool = False
     centred: bool = False
+    columns: tuple[str, ...] = ()
     fixed: bool = False
     note: str = ""
 

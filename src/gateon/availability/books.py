@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from functools import reduce
+from collections.abc import Callable
+from functools import partial, reduce
 
 import torch
 from torch import Tensor, nn
 
 from ..anatomy.adapters import has_adapters
-from ..anatomy.kinds import own_parameters, spread
+from ..anatomy.kinds import own_parameters, spread, spread_columns
 from ..anatomy.sites import Site, matching
 from ..gating.gates import Gates
 from .ledgers import ParameterLedger, UnitLedger
@@ -35,6 +36,9 @@ class Books:
         self.layers: list[ParameterLedger] = []
         self.owners: dict[nn.Parameter, list[UnitLedger | ParameterLedger]] = {}
         self.frozen: set[nn.Parameter] = set()
+        # Parameters of which those of closed units rest, with the site and how its units are
+        # spread over them.
+        self.resting: dict[nn.Parameter, tuple[str, Callable[[Tensor], Tensor | None]]] = {}
         self.gate_weights = {gate.weight for gate in gates.gates.values()}
         self._rates = rates_by_site(rules.rate, gates)
         self.take_on()
@@ -63,6 +67,8 @@ class Books:
             units = self._unit_ledger(site)
             for module in modules:
                 self._take_on_module(site, module, units, known, names)
+            for module in (model.get_submodule(name) for name in site.columns):
+                self._take_on_module(site, module, units, known, names, columns=True)
             if units.owned and units not in self.units:
                 self.units.append(units)
 
@@ -73,6 +79,8 @@ class Books:
         units: UnitLedger,
         known: set[nn.Parameter],
         names: dict[nn.Parameter, str],
+        *,
+        columns: bool = False,
     ) -> None:
         own = {n: p for n, p in own_parameters(module) if not site.fixed or p.requires_grad}
         by_unit = self.rules.per == "unit" and site.name in self.gates.taps
@@ -81,7 +89,10 @@ class Books:
         for name, parameter in own.items():
             if parameter in known:
                 continue
-            if by_unit and units.add(parameter, module, name):
+            if site.columns:
+                shaped = partial(spread_columns if columns else spread, module, name)
+                self.resting[parameter] = site.name, shaped
+            if by_unit and units.add(parameter, module, name, columns=columns):
                 self.owners.setdefault(parameter, []).append(units)
             elif self.held and not parameter.requires_grad:
                 continue  # an availability for each number would be as large as the model
@@ -94,7 +105,8 @@ class Books:
     def _unit_ledger(self, site: Site) -> UnitLedger:
         """The ledger of the site's units, or a new one, which counts once it owns a parameter."""
         found = next((ledger for ledger in self.units if ledger.site.name == site.name), None)
-        at_once, like = self.rules.apply == "step", next(self.gates.model.parameters())
+        at_once, every = self.rules.apply == "step", self.gates.model.parameters()
+        like = next(p for p in every if p.is_floating_point())
         return found or UnitLedger(site, self._rule(site), at_once=at_once, like=like)
 
     def _new_layer_ledger(self, site: Site) -> ParameterLedger:
@@ -143,7 +155,7 @@ class Books:
             moves = any(rate > 0 for rate in self._rates[ledger.site.name])
             if moves or self.rules.rule is not None:
                 ledger.observer = observer(
-                    self.gates, ledger.site, self.rules.relevance, ledger.owned
+                    self.gates, ledger.site, self.rules.relevance, ledger.makers
                 )
 
     def stop_observing(self) -> None:
@@ -164,6 +176,20 @@ class Books:
         scales = [owner.scale_of(parameter) for owner in self.owners[parameter]]
         smallest = reduce(torch.minimum, scales)
         return smallest if smallest.dtype == parameter.dtype else smallest.to(parameter.dtype)
+
+    def open_part(self, parameter: nn.Parameter, contexts: Tensor) -> Tensor | None:
+        """1 where a parameter belongs to a unit open in one of the contexts, 0 where it rests.
+
+        None if nothing of it rests.
+        """
+        if parameter not in self.resting:
+            return None
+        site, shaped = self.resting[parameter]
+        gate = self.gates.gates.get(site)
+        if gate is None or gate.off:
+            return None
+        is_open = (gate.gain(contexts).detach() > 0).any(0)
+        return None if bool(is_open.all()) else shaped(is_open.to(parameter.dtype))
 
     def room(self, site: Site) -> Tensor | None:
         """The availability of each unit of a site, or the mean over the weights it reads with."""

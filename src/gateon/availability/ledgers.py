@@ -9,11 +9,12 @@ optimizer moves anything, since some optimizers use them as scratch memory.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 
-from ..anatomy.kinds import spread
+from ..anatomy.kinds import spread, spread_columns
 from ..anatomy.sites import Site
 from ..gating.units import at_least_float32
 from . import relevance
@@ -47,24 +48,38 @@ class UnitLedger:
         self.whole = site.units  # of the full layer, if this ledger is part of a sub-network
         self.advances = [0]  # how often A has moved since the last switch
         self.observer: Observer | None = None
-        self.owned: dict[nn.Parameter, tuple[nn.Module, str]] = {}
+        # How one value per unit is shaped to multiply each parameter.
+        self.owned: dict[nn.Parameter, Callable[[Tensor], Tensor | None]] = {}
+        self.makers: list[nn.Parameter] = []  # those that make the units
         self._views: dict[nn.Parameter, Tensor] = {}
         self._mu: Tensor | None = None
         self._moved_by: tuple[Tensor, float] | None = (
             None  # mu of the last step, and what scales it
         )
 
-    def add(self, parameter: nn.Parameter, module: nn.Module, name: str) -> bool:
-        """Track a parameter; return False if it belongs to no single unit."""
-        if spread(module, name, self.applied) is None:
+    def add(
+        self, parameter: nn.Parameter, module: nn.Module, name: str, *, columns: bool = False
+    ) -> bool:
+        """Track a parameter; return False if it belongs to no single unit.
+
+        Args:
+            parameter: of a layer.
+            module: the layer.
+            name: of the parameter in it.
+            columns: whether the units are those that the layer reads, not those that it makes.
+        """
+        shaped = partial(spread_columns if columns else spread, module, name)
+        if shaped(self.applied) is None:
             return False
-        self.owned[parameter] = (module, name)
+        self.owned[parameter] = shaped
+        if not columns:
+            self.makers.append(parameter)
         return True
 
     def scale_of(self, parameter: nn.Parameter) -> Tensor:
         """What scales the parameter's update, shaped to multiply it."""
         if parameter not in self._views:
-            shaped = spread(*self.owned[parameter], self.applied)
+            shaped = self.owned[parameter](self.applied)
             assert shaped is not None
             if shaped.data_ptr() != self.applied.data_ptr():  # a copy, which would go stale
                 return shaped

@@ -38,7 +38,8 @@ def observer(
         measure: "gradient" (eq. n-mu), "activity" (eq. bio-relevance), "next-layer" (eq.
             causallocal) or "next-layer-gated"; or a function of gradient and activity, see
             `gateon.obstruct`.
-        owned: The parameters of the units, whose gradients are as recent as the observation.
+        owned: The parameters that make the units, whose gradients are as recent as the
+            observation.
     """
     if callable(measure):
         return Tapped(gates.taps[site.name], measure, [], _tap(site.units, list(owned)))

@@ -32,7 +32,7 @@ class Obstruction:
        unit or parameter, check that it is finite, and move the running availabilities by it.
     3. Remember the value of each parameter whose update is to be scaled.
     4. The optimizer takes its step.
-    5. theta <- lerp(theta before, theta after, A).
+    5. theta <- lerp(theta before, theta after, A); what belongs to a closed rank has A = 0.
     6. Restore the gates of contexts that took no part: momentum and decay must not move them.
     7. After the last optimizer, and with apply="step", the running availabilities take effect.
 
@@ -228,7 +228,8 @@ class Obstruction:
         gates = [p for p in moving if p in books.gate_weights and p.shape[0] > 1]
         for weight in gates:
             pad_gradient(weight)
-        self._scales = {p: books.scale_of(p) for p in moving if not books.is_plastic(p)}
+        scales = ((p, self._scale_now(p)) for p in moving)
+        self._scales = {p: A for p, A in scales if A is not None}
         self._rows = {weight: self._rows_that_move(weight) for weight in gates}
         if self.rules.scale == "gradient":
             for parameter, A in self._scales.items():
@@ -257,6 +258,25 @@ class Obstruction:
         """Forget which contexts took part in the previous step."""
         self._contexts = [self.gates.learning_rows]
         self.gates.passed.clear()
+
+    def _scale_now(self, parameter: nn.Parameter) -> Tensor | None:
+        """What scales a parameter in this step; None if it moves freely."""
+        is_open = None
+        if parameter in self._books.resting:
+            is_open = self._books.open_part(parameter, self._took_part())
+        if self._books.is_plastic(parameter):
+            return is_open
+        A = self._books.scale_of(parameter)
+        return A if is_open is None else A * is_open
+
+    def _took_part(self) -> Tensor:
+        """The contexts in which the model was run since the last step.
+
+        Where forward passes cannot be noted (a compiled model), those switched to.
+        """
+        passed = sorted(self.gates.passed)
+        every = torch.cat([learned.reshape(-1) for learned in self._contexts])
+        return torch.tensor(passed) if passed else every
 
     def _rows_that_move(self, weight: nn.Parameter) -> Tensor:
         """Which rows of a gate the current step may move, (contexts, 1).

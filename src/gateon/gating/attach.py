@@ -6,17 +6,19 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Literal
+from itertools import chain
+from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from ..anatomy.kinds import is_layer, unit_dim
 from ..anatomy.sites import Site, find_sites
 from .gate import Gate
 from .gates import Gates
 from .hooks import install, watch_passes
-from .start import initial_row, matching_gates, shares_of
+from .ranks import RankGate, can_select, compute_open
+from .start import Start, initial_row, matching_gates, shares_of
 
 __all__ = ["attach"]
 
@@ -26,7 +28,7 @@ def attach(
     contexts: int = 1,
     *,
     density: float | Mapping[str, float] = 0.25,
-    start: Literal["random", "open"] | float = "random",
+    start: Start = "random",
     sites: str | Sequence[str] | Sequence[Site] | Mapping[str, str | Sequence[str]] | None = None,
     head: bool = False,
     example: Any = None,
@@ -34,6 +36,7 @@ def attach(
     width: float = 1.0,
     steepness: float = 1.0,
     shared: str | Sequence[str] = (),
+    in_turn: bool = False,
     before_norm: bool = False,
     batch_dim: int = 0,
     seed: int = 0,
@@ -48,8 +51,9 @@ def attach(
             out of that context for good.
         start: "random": |v| uniform in [0, width]. "open": every gain exactly 1, whatever the
             density says (pretrained networks). Since sigma has no slope where it is 1, such gates
-            have the gain 1 + tanh(v), between 0 and 2, and v starts at 0. A number: the gain at
-            which open gates start, like 0.95.
+            have the gain 1 + tanh(v), between 0 and 2, and v starts at 0. "part": the same for as
+            many as the density says; the others have gain 0 for good. A number: the gain at which
+            open gates start, like 0.95.
         sites: None finds every hidden layer; patterns of layer names; a mapping from the module
             behind which a gate goes to the layers it owns; or sites themselves, as
             `gateon.anatomy.encoders` finds.
@@ -61,6 +65,8 @@ def attach(
             that share their optimizer.
         shared: patterns of site names where gates start on the same units in every context, for
             features that tasks have in common; elsewhere each context draws its own.
+        in_turn: contexts take turns instead: each opens units that none has before, until every
+            unit has had its turn.
         before_norm: multiply the layer's own output, before norm and activation, as the released
             code does.
         batch_dim: the dimension of activities that counts samples.
@@ -81,9 +87,10 @@ def attach(
         )
     if not isinstance(contexts, int) or contexts < 1:
         raise ValueError(f"contexts must be a whole number of at least 1, got {contexts!r}.")
-    if start not in ("random", "open") and not (isinstance(start, float) and 0 < start < 1):
+    named = ("random", "open", "part")
+    if start not in named and not (isinstance(start, float) and 0 < start < 1):
         raise ValueError(
-            f'start must be "random", "open" or a gain between 0 and 1, got {start!r}.'
+            f'start must be "random", "open", "part" or a gain between 0 and 1, got {start!r}.'
         )
     if not 0 < width < math.inf or power < 1:
         raise ValueError(f"width must be above 0 and power at least 1, got {width} and {power}.")
@@ -105,10 +112,10 @@ def attach(
         width=width,
         steepness=steepness,
         shared=alike,
+        in_turn=in_turn,
         seed=seed,
     )
     observed = [s for s in found if not s.gated and s.place]
-    like = next(model.parameters(), torch.empty(0))
     gates = Gates(model, found)
     gates.arguments = {
         "density": density if isinstance(density, float | int) else dict(density),
@@ -117,19 +124,22 @@ def attach(
         "width": width,
         "steepness": steepness,
         "shared": shared if isinstance(shared, str) else list(shared),
+        "in_turn": in_turn,
         "before_norm": before_norm,
         "batch_dim": batch_dim,
         "seed": seed,
     }
     for n, site in enumerate(s for s in found if s.gated):
         draw = partial(row, n, site)
-        v = torch.stack([draw(k) for k in range(contexts)])
-        gate = Gate(
+        v, like = torch.stack([draw(k) for k in range(contexts)]), _like(model, site)
+        around_one = start in ("open", "part")
+        selects = around_one and can_select(model, site)
+        gate = (RankGate if selects else Gate)(
             site,
             v.to(like.device, like.dtype),
             power,
             batch_dim,
-            around_one=start == "open",
+            around_one=around_one,
             steepness=steepness,
             draw=draw,
         )
@@ -145,6 +155,8 @@ def attach(
             install(model.get_submodule(site.place), tap, in_front=site.in_front)
         else:
             install(model.get_submodule(site.place), gate, in_front=site.in_front)
+        if isinstance(gate, RankGate):
+            compute_open(model, site, gate)
     for site in observed:
         tap = Gate(site, None, power, batch_dim)
         install(model.get_submodule(site.place), tap, in_front=False)
@@ -152,3 +164,13 @@ def attach(
     watch_passes(model)
     model.context_gates = gates  # type: ignore[assignment]
     return gates
+
+
+def _like(model: nn.Module, site: Site) -> Tensor:
+    """A tensor of the device and dtype of a site's gate.
+
+    Adapters may have others than the first weight of a model, which may be in 8 or 4 bit.
+    """
+    own = list(model.get_submodule(site.name).parameters()) if site.columns else []
+    every = chain(own, model.parameters())
+    return next((p for p in every if p.is_floating_point()), torch.empty(0))

@@ -84,6 +84,15 @@ class Gate(ByRow):
         return self._apply_gains(x, dim)
 
     @property
+    def width(self) -> int:
+        """How many units are computed: all of them here."""
+        return self.site.units
+
+    def computed(self, values: Tensor) -> Tensor:
+        """Of values for each unit, along the last dimension, those of the units computed."""
+        return values
+
+    @property
     def contexts(self) -> int | None:
         """How many have a row; None for a place that is observed but not gated."""
         return None if self.weight is None else len(self.kept.get("weight", self.weight))
@@ -127,20 +136,23 @@ class Gate(ByRow):
     def gain_like(self, x: Tensor, dim: int | None = None) -> Tensor:
         """The active gains, shaped to multiply an activity x whose units are along `dim`."""
         dim, batch = (self.site.dim if dim is None else dim) % x.dim(), self.batch_dim % x.dim()
-        gain = self.gain()
+        gain = self.computed(self.gain())
         gain, rows = gain if gain.dtype == x.dtype else gain.to(x.dtype), gain.shape[0]
         if rows == dim == x.dim() - 1 == 1:  # has its shape already
             return gain
         if rows not in (1, x.shape[batch]) or (rows > 1 and batch == dim):
+            times = x.shape[batch] // rows if x.shape[batch] % rows == 0 else 0
+            beams = f" and give it {times} times if a sample is generated {times} times"
             raise ValueError(
                 f"{rows} contexts were given for a batch of {x.shape[batch]} at site "
-                f"{self.site.name!r}: switch to one context, or to one for each sample."
+                f"{self.site.name!r}: switch to one context, or to one for each sample"
+                f"{beams if times > 1 and batch != dim else ''}."
             )
         shape = [1] * x.dim()
         if rows > 1:
             shape[batch] = rows
             gain = gain if batch < dim else gain.T
-        shape[dim] = self.site.units
+        shape[dim] = self.width
         return gain.reshape(shape)
 
     def end_gradient(self) -> None:
@@ -164,7 +176,7 @@ class Gate(ByRow):
 
     def _apply_gains(self, x: Tensor, dim: int) -> Tensor:
         dim, batch = dim % x.dim(), self.batch_dim % x.dim()
-        if x.shape[dim] != self.site.units:
+        if x.shape[dim] != self.width:
             raise ValueError(
                 f"Site {self.site.name!r} has {self.site.units} units, but dimension {dim} of its "
                 f"activity {tuple(x.shape)} does not: name the site with the layers that make "
@@ -182,8 +194,9 @@ class Gate(ByRow):
             self.tap.data = self.tap.data.to(x.device)
         if gain is None:
             gain = x.new_ones([1] * x.dim())
+        tap = None if self.tap is None else self.computed(self.tap)
         product: Tensor = _ObservedProduct.apply(  # type: ignore[no-untyped-call]
-            x, gain, self.tap, self.measure, dim, batch
+            x, gain, tap, self.measure, dim, batch
         )
         return product
 

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from .gate import Gate
+from .ranks import compute_all
 
 if TYPE_CHECKING:
     from .gates import Gates
@@ -50,6 +51,7 @@ def watch_passes(model: nn.Module) -> None:
 def remove_hooks(model: nn.Module) -> None:
     """Take every gate and its hooks out of a model."""
     for module in list(model.modules()):
+        compute_all(module)
         for hooks in (module._forward_hooks, module._forward_pre_hooks):
             for key, hook in list(hooks.items()):
                 if (hook.func if isinstance(hook, partial) else hook) in HOOKS:

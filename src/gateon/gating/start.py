@@ -12,7 +12,11 @@ from torch import Tensor
 
 from ..anatomy.sites import Site, matching
 
-__all__ = ["initial_row", "matching_gates", "shares_of"]
+__all__ = ["CLOSED", "Start", "initial_row", "matching_gates", "shares_of"]
+
+Start = Literal["random", "open", "part"] | float
+# v where 1 + tanh(v) and its slope are exactly 0, far enough for weight decay never to end that.
+CLOSED = -1e4
 
 
 def initial_row(
@@ -22,10 +26,11 @@ def initial_row(
     likely: Tensor | None = None,
     *,
     shares: Mapping[str, float],
-    start: Literal["random", "open"] | float,
+    start: Start,
     width: float,
     steepness: float,
     shared: frozenset[str],
+    in_turn: bool,
     seed: int,
 ) -> Tensor:
     """v of one context at the n-th gated site, drawn from a seed of its own.
@@ -36,10 +41,11 @@ def initial_row(
         context: which one; the first one's row is used at sites that all contexts share.
         likely: how likely each unit is to be open; None: all alike.
         shares: share of open units by site.
-        start: "random", "open" or the gain of an open gate, as in `gateon.attach`.
+        start: "random", "open", "part" or the gain of an open gate, as in `gateon.attach`.
         width: of the random start.
         steepness: what v is multiplied by.
         shared: the sites where all contexts start on the same units.
+        in_turn: contexts take turns, so that units open in none yet come first.
         seed: of all gates.
     """
     units = site.units
@@ -50,7 +56,9 @@ def initial_row(
     generator = torch.Generator().manual_seed(
         int(np.random.SeedSequence((seed, n, context)).generate_state(1)[0])
     )
-    order = torch.randperm(units, generator=generator)
+    order, count = torch.randperm(units, generator=generator), max(1, round(shares[site.name] * units))
+    if in_turn and likely is None:
+        order = _order_of_turn(n, units, count, context, seed)
     if likely is not None:
         # Drawn without replacement in proportion to it: the largest of log p + Gumbel noise.
         noise = torch.empty(units).exponential_(generator=generator).log()
@@ -58,7 +66,9 @@ def initial_row(
             descending=True
         )
     is_open = torch.zeros(units, dtype=torch.bool)
-    is_open[order[: max(1, round(shares[site.name] * units))]] = True
+    is_open[order[:count]] = True
+    if start == "part":
+        return torch.where(is_open, 0.0, CLOSED)
     size = (
         torch.rand(units, generator=generator) * width
         if start == "random"
@@ -67,6 +77,17 @@ def initial_row(
     # An open gate at exactly 0 would be a closed one.
     size = size.clamp_min(torch.finfo(torch.float32).tiny)
     return torch.where(is_open, size, -size) / steepness
+
+
+def _order_of_turn(n: int, units: int, count: int, context: int, seed: int) -> Tensor:
+    """Units in an order that begins with those whose turn it is.
+
+    In every round each unit has its turn once at most; the order of a round is random.
+    """
+    rounds, turn = divmod(context, units // count)
+    number = np.random.SeedSequence((seed, n, rounds, units)).generate_state(1)[0]
+    order = torch.randperm(units, generator=torch.Generator().manual_seed(int(number)))
+    return order.roll(-turn * count)
 
 
 def matching_gates(patterns: Sequence[str], sites: list[Site]) -> frozenset[str]:
