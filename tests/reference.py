@@ -328,3 +328,98 @@ def distances_to_class_means(features, labels, classes, x):
         for n, sample in enumerate(x.double()):
             found[n, y] = ((sample - mean) ** 2).sum()
     return found
+
+
+class RankedLayer:
+    """y = W x + s sum_i g_i b_i (a_i . x), where a_i is row i of A, b_i column i of B and g_i = 1 + tanh(steepness v_i), or 0 where rank i is closed.
+
+    One step after another on the loss sum |y - t|^2 / 2, by gradient descent with momentum and decay
+    added to the gradient. Relevance per rank is eq. n-mu of h_i = g_i (a_i . x), and scales row and
+    column; per parameter it is eq. p-mu, apart for A and B. A closed rank does not move.
+    """
+
+    def __init__(self, W, A, B, v, s, per, rate, lr, momentum, decay, steepness) -> None:
+        self.W, self.A, self.B, self.v, self.s = W.clone(), A.clone(), B.clone(), v.clone(), s
+        self.per, self.rate, self.lr, self.momentum = per, rate, lr, momentum
+        self.decay, self.steepness = decay, steepness
+        ranks = len(A)
+        self.running = {
+            "A": torch.ones_like(A) if per == "parameter" else torch.ones(ranks, dtype=A.dtype),
+            "B": torch.ones_like(B) if per == "parameter" else torch.ones(ranks, dtype=A.dtype),
+        }
+        self.buffers: dict[str, Tensor] = {}
+        self.begin(0)
+
+    def begin(self, context: int) -> None:
+        self.context = context
+        self.applied = {name: A.clone() for name, A in self.running.items()}
+
+    def gain(self, i: int) -> float:
+        v = float(self.v[self.context, i])
+        return 0.0 if v < -100 else 1 + math.tanh(self.steepness * v)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        samples, positions, _ = x.shape
+        h = torch.zeros(samples, len(self.A), positions, dtype=x.dtype)
+        y = torch.zeros(samples, positions, len(self.W), dtype=x.dtype)
+        for n in range(samples):
+            for p in range(positions):
+                for i in range(len(self.A)):
+                    h[n, i, p] = self.gain(i) * float(self.A[i] @ x[n, p])
+                for o in range(len(self.W)):
+                    ranks = sum(float(self.B[o, i] * h[n, i, p]) for i in range(len(self.A)))
+                    y[n, p, o] = float(self.W[o] @ x[n, p]) + self.s * ranks
+        return y, h
+
+    def step(self, x: Tensor, t: Tensor) -> None:
+        y, h = self.forward(x)
+        delta = y - t  # dL/dy
+        to_h, to_v = torch.zeros_like(h), torch.zeros_like(self.v)
+        to_A, to_B = torch.zeros_like(self.A), torch.zeros_like(self.B)
+        for n in range(len(x)):
+            for p in range(x.shape[1]):
+                for i in range(len(self.A)):
+                    to_h[n, i, p] = self.s * float(self.B[:, i] @ delta[n, p])
+                    to_B[:, i] += self.s * delta[n, p] * h[n, i, p]
+                    to_A[i] += to_h[n, i, p] * self.gain(i) * x[n, p]
+                    slope = self.steepness * (1 - (self.gain(i) - 1) ** 2)
+                    to_v[self.context, i] += to_h[n, i, p] * float(self.A[i] @ x[n, p]) * slope
+        if self.per == "unit":
+            mu = unit_relevance(to_h, h)
+            relevances = {"A": mu, "B": mu}
+        else:
+            relevances = {
+                "A": parameter_relevance(to_A, self.A),
+                "B": parameter_relevance(to_B, self.B),
+            }
+        for name, mu in relevances.items():
+            if mu.any():
+                self.running[name] = availability(
+                    self.running[name], normalise(mu), self.rate, epsilon=0.0
+                )
+        before = self.A.clone(), self.B.clone(), self.v.clone()
+        for name, theta, gradient in (
+            ("A", self.A, to_A),
+            ("B", self.B, to_B),
+            ("v", self.v, to_v),
+        ):
+            gradient = gradient + self.decay * theta
+            kept = self.buffers.get(name)
+            self.buffers[name] = gradient if kept is None else self.momentum * kept + gradient
+            theta.sub_(self.lr * self.buffers[name])
+        A, B, v = before
+        for i in range(len(self.A)):
+            for j in range(self.A.shape[1]):
+                scale = self._scale("A", i, (i, j))
+                self.A[i, j] = A[i, j] + scale * (self.A[i, j] - A[i, j])
+            for o in range(len(self.B)):
+                scale = self._scale("B", i, (o, i))
+                self.B[o, i] = B[o, i] + scale * (self.B[o, i] - B[o, i])
+        for k in range(len(self.v)):
+            if k != self.context:
+                self.v[k] = v[k]
+
+    def _scale(self, name: str, rank: int, place: tuple[int, int]) -> float:
+        if self.gain(rank) == 0:
+            return 0.0
+        return float(self.applied[name][rank if self.per == "unit" else place])

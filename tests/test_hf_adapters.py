@@ -71,7 +71,7 @@ def trained(model):
 )  # which comes between embeddings and their norm
 def test_the_places_of_gates_are_those_of_the_model_without_adapters(kind):
     def places(model):
-        gates = gateon.hf.attach(model)
+        gates = gateon.hf.attach(model, ranks=False)
         names = [
             site.place.removeprefix("base_model.").removeprefix("model.")
             for site in gates.sites.values()
@@ -84,10 +84,11 @@ def test_the_places_of_gates_are_those_of_the_model_without_adapters(kind):
 
 @every_kind
 @both_views
-def test_whatever_peft_trains_still_trains_and_has_an_availability(kind, per):
+@pytest.mark.parametrize("ranks", [True, False])
+def test_whatever_peft_trains_still_trains_and_has_an_availability(kind, per, ranks):
     model = adapted(kind)
     expected = trained(model)
-    gates = gateon.hf.attach(model, contexts=2)
+    gates = gateon.hf.attach(model, contexts=2, ranks=ranks)
     assert trained(model) == expected
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
     handle = gateon.hf.obstruct(optimizer, gates, per=per)
@@ -111,7 +112,7 @@ def test_whatever_peft_trains_still_trains_and_has_an_availability(kind, per):
 
 def test_an_adapter_without_availability_does_not_move():
     model = adapted()
-    gates = gateon.hf.attach(model, contexts=2)
+    gates = gateon.hf.attach(model, contexts=2, ranks=False)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     handle = gateon.hf.obstruct(optimizer, gates)
     name = "base_model.model.bert.encoder.layer.0.attention.self.query.lora_B.default.weight"

@@ -421,9 +421,9 @@ def test_adapters_learn_and_resume_bit_for_bit(tmp_path, per):
     assert same(whole.state_dict(), rest.state_dict()) and same(
         expected.handle.state_dict(), callback.handle.state_dict()
     )
-    adapters = [name for name in whole.state_dict() if "lora_" in name]
+    adapters = [n for n in whole.state_dict() if "lora_" in n and "context_gate" not in n]
     assert len(adapters) == 8 and all((whole.get_parameter(name) != 0).any() for name in adapters)
-    assert all((expected.handle.availability[name] < 1).any() for name in adapters)
+    assert all((A < 1).any() for A in expected.handle.availability.values())
 
 
 def test_adapters_are_read_with_their_gates(tmp_path):

@@ -2,20 +2,28 @@
 
 from .integrations.hf import (
     FILE,
+    Adapted,
     GateONCallback,
     Loaded,
     attach,
     from_pretrained,
+    in_contexts,
+    lora,
+    merge,
     obstruct,
     save_pretrained,
 )
 
 __all__ = [
     "FILE",
+    "Adapted",
     "GateONCallback",
     "Loaded",
     "attach",
     "from_pretrained",
+    "in_contexts",
+    "lora",
+    "merge",
     "obstruct",
     "save_pretrained",
 ]

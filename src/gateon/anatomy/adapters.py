@@ -5,9 +5,10 @@ PEFT need not be installed: its classes are recognised by name.
 
 from __future__ import annotations
 
+import torch
 from torch import nn
 
-__all__ = ["INSIDE", "base_layer", "has_adapters", "is_adapted", "is_peft"]
+__all__ = ["INSIDE", "base_layer", "check_trainable", "has_adapters", "is_adapted", "is_peft"]
 
 INSIDE = "base_layer."  # prefix of the parameters of the wrapped layer
 
@@ -35,6 +36,19 @@ def is_adapted(module: nn.Module | None) -> bool:
 def has_adapters(model: nn.Module) -> bool:
     """Whether PEFT decides which parameters of the model are trained."""
     return any(is_adapted(module) or is_peft(module, "PeftModel") for module in model.modules())
+
+
+def check_trainable(model: nn.Module) -> None:
+    """Refuse a model whose weights are held in 8 or 4 bit, unless adapters are trained instead.
+
+    >>> check_trainable(nn.Linear(2, 3))
+    """
+    quantised = any(p.dtype in (torch.int8, torch.uint8) for p in model.parameters())
+    if (quantised or getattr(model, "is_quantized", False)) and not has_adapters(model):
+        raise ValueError(
+            "This model is loaded in 8 or 4 bit, and such weights cannot be trained: "
+            "call gateon.hf.lora(model), or load it without quantization."
+        )
 
 
 def base_layer(module: nn.Module) -> nn.Module:

@@ -51,7 +51,8 @@ def rank_sites(model: nn.Module) -> list[Site]:
         for rows, columns in _pairs(model)
     ]
     owned = {name for site in sites for name in (*site.owns, *site.columns)}
-    trained = [name for name, parameter in model.named_parameters() if parameter.requires_grad]
+    named = model.named_parameters()
+    trained = [name for name, p in named if p.requires_grad and "context_gate" not in name]
     rest = dict.fromkeys(name.rpartition(".")[0] for name in trained)
     for name in (name for name in rest if name not in owned):
         is_head = bool(HEADS & set(name.split(".")))
@@ -66,6 +67,6 @@ def _pairs(model: nn.Module) -> Iterator[tuple[str, str]]:
             continue
         layer: Any = module
         for adapter in layer.active_adapters:
-            if adapter in layer.lora_A and adapter not in layer.lora_variant:
-                if is_layer(layer.lora_A[adapter]):
-                    yield f"{name}.lora_A.{adapter}", f"{name}.lora_B.{adapter}"
+            plain = adapter in layer.lora_A and adapter not in layer.lora_variant
+            if plain and is_layer(layer.lora_A[adapter]):
+                yield f"{name}.lora_A.{adapter}", f"{name}.lora_B.{adapter}"

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from ..anatomy.ranks import rank_sites
 from ..gating.gates import Gates
 from .settings import require
 
@@ -55,7 +56,14 @@ def checked_optimizers(optimizer: Optimizer | Sequence[Optimizer], gates: Gates)
 
 
 def _check_model(gates: Gates) -> None:
-    """Check that all gates can learn and that no parameter is sharded."""
+    """Check that all gates can learn, no adapter is unknown, and no parameter is sharded."""
+    if any(site.columns for site in gates.sites.values()):
+        new = next((s.name for s in rank_sites(gates.model) if s.name not in gates.sites), None)
+        require(
+            new is None,
+            f"{new!r} came after the gates, which do not know it: detach() them, add all adapters, "
+            "and attach gates again.",
+        )
     for name, gate in gates.gates.items():
         require(
             gate.off or gate.weight is None or gate.weight.requires_grad,

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ..anatomy.adapters import check_trainable
 from ..anatomy.kinds import is_layer, unit_dim
 from ..anatomy.sites import Site, find_sites
 from .gate import Gate
@@ -101,6 +102,7 @@ def attach(
             "This model has lazy layers, which know their units only after a forward pass: "
             "run one before attach."
         )
+    check_trainable(model)
     found = find_sites(model, sites, example, head=head)
     if before_norm:
         found = [replace(site, narrows=site.narrows_before_norm) for site in found]

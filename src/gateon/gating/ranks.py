@@ -42,9 +42,17 @@ class RankGate(Gate):
     def show(self, context: int | Tensor) -> None:
         """Use the gains of this context, or of one for each sample."""
         super().show(context)
+        self._select()
+
+    def _select(self) -> None:
         with torch.no_grad():
             is_open = (self.gain() > 0).any(0)
-        self.selected = None if bool(is_open.all()) else is_open.nonzero().flatten()
+        if not is_open.is_meta:  # a template without numbers
+            self.selected = None if bool(is_open.all()) else is_open.nonzero().flatten()
+
+    def _load_from_state_dict(self, state: dict[str, Tensor], prefix: str, *rest: object) -> None:
+        super()._load_from_state_dict(state, prefix, *rest)
+        self._select()
 
     def _apply(self, fn: object, recurse: bool = True) -> RankGate:
         super()._apply(fn, recurse)
@@ -89,10 +97,11 @@ def compute_open(model: nn.Module, site: Site, gate: RankGate) -> None:
     rows, columns = (model.get_submodule(name) for name in (site.name, *site.columns))
     rows.__class__, columns.__class__ = OpenRows, OpenColumns
     columns.ranks = (gate,)  # type: ignore[assignment]
+    gate.show(0)
 
 
 def compute_all(module: nn.Module) -> None:
     """Undo `compute_open`."""
     if isinstance(module, OpenRows | OpenColumns):
         module.__dict__.pop("ranks", None)
-        module.__class__ = nn.Linear
+        module.__class__ = nn.Linear  # type: ignore[assignment]

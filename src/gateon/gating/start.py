@@ -56,7 +56,10 @@ def initial_row(
     generator = torch.Generator().manual_seed(
         int(np.random.SeedSequence((seed, n, context)).generate_state(1)[0])
     )
-    order, count = torch.randperm(units, generator=generator), max(1, round(shares[site.name] * units))
+    order, count = (
+        torch.randperm(units, generator=generator),
+        max(1, round(shares[site.name] * units)),
+    )
     if in_turn and likely is None:
         order = _order_of_turn(n, units, count, context, seed)
     if likely is not None:

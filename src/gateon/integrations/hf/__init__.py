@@ -1,4 +1,4 @@
-"""Gates for pretrained encoders of transformers, in your own loop or with Trainer.
+"""Gates for LoRA and for pretrained encoders of transformers, in your own loop or with Trainer.
 
 Your own loop::
 
@@ -19,14 +19,20 @@ except ImportError as error:
 
 from .callback import GateONCallback
 from .encoders import attach, obstruct
+from .ranks import Adapted, lora
 from .saving import FILE, Loaded, from_pretrained, save_pretrained
+from .serving import in_contexts, merge
 
 __all__ = [
     "FILE",
+    "Adapted",
     "GateONCallback",
     "Loaded",
     "attach",
     "from_pretrained",
+    "in_contexts",
+    "lora",
+    "merge",
     "obstruct",
     "save_pretrained",
 ]

@@ -8,6 +8,7 @@ from typing import Any
 from torch import nn
 from torch.optim import Optimizer
 
+from ...anatomy.adapters import check_trainable
 from ...anatomy.encoders import encoder_sites
 from ...availability.obstruct import Obstruction, View
 from ...availability.obstruct import obstruct as obstruct_anywhere
@@ -15,6 +16,7 @@ from ...availability.rule import Rate
 from ...gating.attach import attach as attach_anywhere
 from ...gating.gates import Gates
 from ...methods.gateon import first_rate, preset
+from .ranks import attach_to_ranks, check_ranks
 
 __all__ = ["LANGUAGE", "attach", "obstruct"]
 
@@ -26,22 +28,36 @@ def attach(
     contexts: int = 1,
     *,
     example: Any = None,
-    steepness: float = LANGUAGE.steepness,
+    steepness: float | None = None,
+    ranks: bool = True,
+    ranks_per_task: int | None = None,
+    reuse: bool = False,
+    seed: int = 0,
 ) -> Gates:
-    """Attach open gates to an encoder like BERT, in place.
+    """Attach gates to the ranks of a model's LoRA, or open gates to an encoder like BERT, in place.
 
-    Until it is trained, the model computes what it did before, bit for bit. Gates go behind
-    embeddings, attention, the activation between the two Linears of a block, its output, and the
-    pooler. The weights of embeddings and attention are fixed; their gates learn. In a model with
-    adapters from PEFT, only what PEFT trains is trained. For any other network use
-    `gateon.attach(model, start="open")`.
+    Until it is trained, the model computes what it did before, bit for bit. In a model with
+    adapters from PEFT, only what PEFT trains is trained. Where these are LoRA, in any architecture,
+    every rank is a unit, and a context opens some: see `gateon.hf.lora`.
+
+    In an encoder, gates go behind embeddings, attention, the activation between the two Linears of
+    a block, its output, and the pooler. The weights of embeddings and attention are fixed; their
+    gates learn. For any other network use `gateon.attach(model, start="open")`.
 
     Args:
         model: BERT, DistilBERT, RoBERTa, ELECTRA, MiniLM ..., with or without output layers; a
-            `text_classifier`; or the result of `get_peft_model` for one of these.
+            `text_classifier`; or the result of `get_peft_model` for one of these, or of any model
+            with LoRA.
         contexts: The number of contexts to start with; `Gates.add_context` adds more at any time.
-        example: One batch of input, for models that do not come with one.
-        steepness: How much faster gates learn than weights.
+        example: One batch of input, for encoders that do not come with one.
+        steepness: How much faster gates learn than weights; by default 100 in an encoder, and 10 at
+            ranks, whose weights have larger learning rates.
+        ranks: False gates an encoder with LoRA where it is gated without.
+        ranks_per_task: How many ranks of every layer a context opens; by default an equal share for
+            each of `contexts`, or an eighth of them if there is one.
+        reuse: Draw the ranks of each context from all, so that tasks share some; otherwise contexts
+            take turns, and ranks are shared once each has had its turn.
+        seed: Of which ranks a context opens.
 
     Returns:
         The gates, for `obstruct` and to switch contexts.
@@ -55,13 +71,23 @@ def attach(
     >>> len(gates.gates), gates.contexts, {float(gain.mean()) for gain in gates.gain(2).values()}
     (5, 3, {1.0})
     """
+    check_trainable(model)
+    if ranks and check_ranks(model, ranks_per_task):
+        return attach_to_ranks(
+            model,
+            contexts,
+            ranks_per_task=ranks_per_task,
+            reuse=reuse,
+            steepness=steepness,
+            seed=seed,
+        )
     return attach_anywhere(
         model,
         contexts,
         density=LANGUAGE.density,
         start=LANGUAGE.start,
         sites=encoder_sites(model, example),
-        steepness=steepness,
+        steepness=LANGUAGE.steepness if steepness is None else steepness,
     )
 
 

@@ -12,7 +12,7 @@ import torch
 import transformers
 from torch import Tensor, nn
 
-from ...anatomy.adapters import is_peft
+from ...anatomy.adapters import has_adapters, is_peft
 from ...anatomy.rows import fetch_rows
 from ...anatomy.sites import Site
 from ...availability.obstruct import Obstruction, Rules, obstruction_of
@@ -23,6 +23,7 @@ from ...networks.text import TextClassifier
 from ...storage import checkpoint
 from ...storage.files import is_regular, printable
 from ...storage.states import Whole, availabilities_like, check, check_fits, grown
+from .card import write_card
 from .template import state_like
 
 __all__ = [
@@ -66,7 +67,7 @@ def save_pretrained(
     """Save the weights as transformers does, and gates and availabilities in one file beside them.
 
     The weights alone are an ordinary model of transformers, without gates. For a model with
-    adapters PEFT saves the adapters.
+    adapters PEFT saves the adapters, and its model card tells of their contexts.
 
     Args:
         model: A gated model of transformers or PEFT, or a gated `text_classifier`.
@@ -87,6 +88,8 @@ def save_pretrained(
     weights = {k: v for k, v in saved.state_dict().items() if "context_gate" not in k}
     saved.save_pretrained(directory, state_dict=weights)
     save_gates(model, directory, handle)
+    if any(site.columns for site in gates.sites.values()) and is_peft(saved, "PeftModel"):
+        write_card(Path(directory), gates, handle or obstruction_of(gates))
 
 
 def is_saveable(model: Any) -> bool:
@@ -125,8 +128,8 @@ def from_pretrained(directory: str | Path, model: nn.Module | None = None) -> Lo
 
     Args:
         directory: That of `save_pretrained`, or a checkpoint of Trainer with `GateONCallback`.
-        model: The model with its weights and without gates, if the directory holds only adapters of
-            PEFT: `PeftModel.from_pretrained(model, directory, is_trainable=True)`.
+        model: The model that was adapted, if the directory holds only adapters of PEFT; or this
+            model with its adapters and without gates.
 
     Returns:
         The model, its gates and its availabilities.
@@ -142,6 +145,8 @@ def from_pretrained(directory: str | Path, model: nn.Module | None = None) -> Lo
     classifier = state["classifier"]
     if model is None:
         model = _load_model(Path(directory), partly=classifier is not None)
+    elif is_adapter(Path(directory)) and not has_adapters(model):
+        model = _adapted(model, Path(directory))
     with _naming(path):
         if classifier is not None and not isinstance(model, TextClassifier):
             model = _classifier(model, classifier)
@@ -174,7 +179,7 @@ def _regated(model: Any, state: Mapping[str, Any]) -> Gates:
         if site.gated and site.name in weights:
             units = weights[site.name].shape[1]
             check(units, Whole(site.units, site.units), f"units of gate {site.name}")
-        for name in (site.place, *site.owns, *site.readers):
+        for name in (site.place, *site.owns, *site.readers, *site.columns):
             model.get_submodule(name)
     contexts = len(next(iter(weights.values())))
     gates = attach_anywhere(model, contexts, sites=sites, **state["arguments"])
@@ -217,10 +222,9 @@ def _load_model(directory: Path, *, partly: bool) -> Any:
     for file in directory.iterdir():
         if not file.is_dir() and not is_regular(file):
             raise ValueError(f"{file} is not a regular file: remove it.")
-    if (directory / "adapter_config.json").is_file():
+    if is_adapter(directory):
         raise ValueError(
-            f"{directory} holds adapters only: pass "
-            "model=peft.PeftModel.from_pretrained(model, directory, is_trainable=True)."
+            f"{directory} holds adapters only: pass model=, the model that was adapted."
         )
     config = transformers.AutoConfig.from_pretrained(directory)
     kind = getattr(transformers, (config.architectures or ["AutoModel"])[0], None)
@@ -236,6 +240,23 @@ def _load_model(directory: Path, *, partly: bool) -> Any:
             "save the model again."
         )
     return model
+
+
+def is_adapter(directory: Path) -> bool:
+    """Whether a directory holds adapters of PEFT, and not the model they belong to."""
+    return (directory / "adapter_config.json").is_file()
+
+
+def _adapted(model: nn.Module, directory: Path) -> Any:
+    """A model with the adapters of a directory around its layers, to be trained or used."""
+    import peft
+
+    if not (directory / "adapter_model.safetensors").is_file():
+        raise FileNotFoundError(
+            f"{directory} has no adapter_model.safetensors, and other files can run code: "
+            "save the model again with gateon.hf.save_pretrained."
+        )
+    return peft.PeftModel.from_pretrained(model, directory, is_trainable=True).eval()
 
 
 def _classifier(encoder: Any, held: Mapping[str, Any]) -> TextClassifier:
@@ -267,3 +288,4 @@ def load_gates(gates: Gates, weights: Mapping[str, Tensor]) -> None:
     for name, weight in weights.items():
         gates.gates[name].rows_of("weight").copy_(weight)
     fetch_rows(gates.model)
+    gates.show(gates.context)

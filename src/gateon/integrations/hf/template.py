@@ -84,6 +84,7 @@ ARGUMENTS = {
     "width": NUMBER,
     "steepness": NUMBER,
     "shared": Rule(lambda value: isinstance(value, str) or _are_names(value), "be names"),
+    "in_turn": FLAG,
     "before_norm": FLAG,
     "batch_dim": Whole(-8, 8),
     "seed": Whole(0, 1 << 63),
