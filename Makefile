@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo demo-quick test browser ray roundings quality style bench torture clean
+.PHONY: demo demo-quick test browser ray trl roundings quality style bench torture clean
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -45,6 +45,11 @@ browser: .venv/installed
 ray: .venv/installed
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[ray]'
 	$(BIN)/pytest tests/workers/test_on_ray.py
+
+# A decoder under TRL's SFTTrainer.
+trl: .venv/installed
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[trl]'
+	$(BIN)/pytest tests/test_hf_trl.py
 
 bench: .venv/installed
 	$(BIN)/python benchmarks/full_width_step.py

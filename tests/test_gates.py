@@ -562,3 +562,28 @@ def test_print_shows_every_site_its_units_its_place_and_what_it_owns():
     assert "switched to [0, 1, 1]" in str(gates)
     gates.switch([0, 1] * 100)
     assert len(str(gates).splitlines()[0]) < 110
+
+
+def test_an_output_layer_whose_weight_alone_is_read_need_not_act():
+    """As an lm_head whose loss is computed from its weight, chunk by chunk."""
+
+    class Fused(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body, self.head = nn.Linear(4, 6), nn.Linear(6, 3)
+            self.fused = False
+
+        def forward(self, x):
+            hidden = self.body(x).relu()
+            return hidden @ self.head.weight.T if self.fused else self.head(hidden)
+
+    for obstruct_head in (False, True):
+        model = Fused()
+        gates = gateon.attach(model)
+        model.fused = True
+        gateon.obstruct(torch.optim.SGD(model.parameters()), gates, head=obstruct_head)
+        if obstruct_head:
+            with pytest.raises(RuntimeError, match="'head' did not act"):
+                model(torch.ones(2, 4))
+        else:
+            model(torch.ones(2, 4)).sum().backward()

@@ -454,15 +454,18 @@ def test_the_best_model_comes_back_with_its_gates(tmp_path, with_adapters):
         "metric_for_best_model": "eval_loss",
         "greater_is_better": True,
     }
-    one = trainer(model, tmp_path, 0, GateONCallback(0), eval_dataset=Rows(0), **options)
+    callback = GateONCallback(0)
+    one = trainer(model, tmp_path, 0, callback, eval_dataset=Rows(0), **options)
     one.train()
     assert one.state.best_model_checkpoint != str(tmp_path / f"checkpoint-{STEPS}")
     base = None if not with_adapters else lora(make())
-    kept = gateon.hf.from_pretrained(one.state.best_model_checkpoint, base).gates
+    kept = gateon.hf.from_pretrained(one.state.best_model_checkpoint, base)
     assert all(
-        torch.equal(gate.weight, kept.gates[name].weight)
+        torch.equal(gate.weight, kept.gates.gates[name].weight)
         for name, gate in gateon.gates_of(model).gates.items()
     )
+    assert callback.handle.steps == kept.handle.steps < STEPS
+    assert same(callback.handle.state_dict(), kept.handle.state_dict())
 
 
 def test_gates_that_peft_has_frozen_are_refused(tmp_path):

@@ -105,14 +105,15 @@ class GateONCallback(transformers.TrainerCallback):  # type: ignore[misc,unused-
         self._hook = inner.register_state_dict_post_hook(self._save_with)
 
     def on_train_end(self, args: Any, state: Any, control: Any, **given: Any) -> None:
-        """Stop saving with the optimizer; availabilities stay with the gates."""
+        """Stop saving with the optimizer; bring back the best step with its availabilities."""
         if self._hook is not None:
             self._hook.remove()
-        gates = gates_of(given["model"])
         best = Path(state.best_model_checkpoint or "", FILE)
-        # Trainer has restored the weights, but the files of adapters hold no gates.
-        if gates is not None and args.load_best_model_at_end and best.is_file():
-            load_gates(gates, checkpoint.load(best, only=["gates"])["gates"])
+        if self.handle is not None and args.load_best_model_at_end and best.is_file():
+            # Trainer has restored the weights, but the files of adapters hold no gates.
+            kept = checkpoint.load(best, only=["gates", "availability"])
+            load_gates(self.handle.gates, kept["gates"])
+            self.handle.load_state_dict(kept["availability"])
 
     def _gated(self, model: Any) -> Any:
         """Attach gates to the model if it has none, and add the contexts this callback needs."""
