@@ -423,3 +423,13 @@ class RankedLayer:
         if self.gain(rank) == 0:
             return 0.0
         return float(self.applied[name][rank if self.per == "unit" else place])
+
+
+def orthogonal_penalty(A, B, old, new, strength, shrink):
+    """O-LoRA: strength sum |a_u . a_t| over old rows u and new rows t, and shrink times both norms of what is new."""
+    overlap = sum(
+        abs(sum(float(A[u, j] * A[t, j]) for j in range(A.shape[1]))) for u in old for t in new
+    )
+    rows = math.sqrt(sum(float(A[t, j]) ** 2 for t in new for j in range(A.shape[1])))
+    columns = math.sqrt(sum(float(B[o, t]) ** 2 for t in new for o in range(B.shape[0])))
+    return strength * overlap + shrink * (rows + columns)

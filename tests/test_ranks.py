@@ -388,6 +388,12 @@ def test_weights_in_8_bit_are_not_fine_tuned():
     assert gateon.gates_of(model) is None
 
 
+def test_gates_have_the_dtype_of_adapters_whatever_that_of_the_base():
+    model, gates = gateon.hf.lora(llama().bfloat16(), 6, 2)
+    assert model.get_parameter(f"{next(iter(gates.gates))}.weight").dtype == torch.float32
+    assert {gate.weight.dtype for gate in gates.gates.values()} == {torch.float32}
+
+
 @both_views
 def test_adapters_learn_on_a_model_in_8_bit_and_leave_it_alone(per):
     model, gates = gateon.hf.lora(in_8_bit(), 6, 2, 2)
