@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo demo-quick test browser ray trl roundings quality style bench torture clean
+.PHONY: demo demo-quick test browser ray trl track roundings quality style bench torture clean
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -40,6 +40,13 @@ roundings: .venv/installed
 browser: .venv/installed
 	$(BIN)/pip install --quiet --constraint constraints.txt playwright
 	GATEON_BROWSER=1 $(BIN)/pytest tests/browser
+
+# What trackers wrote is read back with each of the real libraries; trackio gets its own older pillow.
+track: .venv/installed
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[track]'
+	grep -v '^pillow' constraints.txt > .venv/for-trackio.txt
+	$(BIN)/pip install --quiet --constraint .venv/for-trackio.txt --target .venv/trackio --upgrade 'trackio>=0.40'
+	GATEON_TRACKERS=1 PYTHONPATH=.venv/trackio $(BIN)/pytest tests/tracking
 
 # Runs on a Ray cluster of two nodes on this machine; Ray is large, and its nodes need a machine that is not busy.
 ray: .venv/installed

@@ -475,3 +475,33 @@ def test_gates_that_peft_has_frozen_are_refused(tmp_path):
         ValueError, match="cannot learn because its requires_grad is False: call get_peft_model"
     ):
         trainer(lora(model), tmp_path, 0, GateONCallback(0)).train()
+
+
+def test_what_trainer_logs_has_the_availabilities_wherever_it_reports_to(tmp_path, monkeypatch):
+    reading = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    monkeypatch.setenv("TENSORBOARD_LOGGING_DIR", str(tmp_path / "logs"))
+    options = {"report_to": ["tensorboard"], "logging_strategy": "steps", "logging_steps": 2}
+    callback, model = GateONCallback(0, rate=0.5), make()
+    one = trainer(model, tmp_path, 0, callback, **options)
+    one.train()
+    read = reading.EventAccumulator(str(tmp_path / "logs"))
+    read.Reload()
+    for site, (frozen, room) in callback.handle.saturation().items():
+        for name, value in ((f"availability/{site}", room), (f"saturation/{site}", frozen)):
+            told = {at.step: at.value for at in read.Scalars(f"train/{name}")}
+            assert list(told) == [2, 4, 6] and told[6] == pytest.approx(value)
+            assert [row["step"] for row in one.state.log_history if name in row] == [2, 4, 6]
+    assert room < 1
+    quiet = trainer(make(), tmp_path, 0, GateONCallback(0, log=False), **options)
+    quiet.train()
+    assert not any("availability" in name for row in quiet.state.log_history for name in row)
+
+
+def test_logging_availabilities_changes_nothing_that_is_learned(tmp_path):
+    options = {"logging_strategy": "steps", "logging_steps": 1}
+    models = []
+    for log in (True, False):
+        models.append(make(dropout=0.1))
+        callback = GateONCallback(0, log=log)
+        trainer(models[-1], tmp_path, 0, callback, **options).train()
+    assert same(models[0].state_dict(), models[1].state_dict())

@@ -27,10 +27,12 @@ ROOMS = {
     "methods": {*MECHANISM, "storage", "detection"},
     "learners": {*MECHANISM, "storage", "methods", "detection"},
     "tracing": {*MECHANISM, "storage", "learners"},
+    "tracking": {*MECHANISM, "storage"},
     "streams": {"networks", "storage"},
     "runs": {
         *MECHANISM,
-        *("storage", "methods", "detection", "learners", "tracing", "networks", "streams"),
+        *("storage", "methods", "detection", "learners", "networks", "streams"),
+        *("tracing", "tracking"),
     },
     "report": {"runs", "storage", "tracing"},
     "workers": {"runs", "storage", "tracing"},
@@ -45,7 +47,10 @@ ROOMS = {
         "report",
         "workers",
     },
-    "integrations": {*MECHANISM, "storage", "networks", "methods", "learners", "streams", "runs"},
+    "integrations": {
+        *MECHANISM,
+        *("storage", "networks", "methods", "learners", "streams", "runs", "tracking"),
+    },
     "life": {
         *MECHANISM,
         *("storage", "methods", "detection", "learners", "networks", "streams", "runs"),
@@ -62,6 +67,7 @@ ROOMS = {
         "reproduce",
         "workers",
         "search",
+        "tracking",
     },
 }
 DOORS = {"__init__", "__main__", "hf", "models"}  # short names for what is inside

@@ -14,10 +14,11 @@ from ..report.page import write_page
 from ..report.table import summarise, write_comparison
 from ..runs.compare import Seeds
 from ..storage.files import printable
+from ..tracking.choosing import trackers_for
 from ..workers.comparison import compare
 from ..workers.engine import Engine
 from . import printing
-from .parse import JSON, Command, Sites
+from .parse import JSON, Command, Names, Sites, names_in
 from .specified import Asked, short_name, specified
 
 __all__ = ["command", "prepare"]
@@ -36,6 +37,7 @@ def command(
     gpus: float = 0.0,
     trace: Sites = None,
     trace_every: int | None = None,
+    track: Names = "",
     as_json: JSON = False,
     quiet: bool = False,
 ) -> None:
@@ -59,10 +61,13 @@ def command(
         trace: also keep what single units do over time, in every run whose method has gates; see
             gateon run.
         trace_every: steps between samples of the traces.
+        track: also tell these trackers of every run, separated by commas; see gateon run.
         as_json: print only the table, as JSON.
         quiet: show no progress.
     """
     checked("seeds", seeds, Seeds)
+    trackers = names_in(track)
+    trackers_for(trackers)  # one that is missing is told before anything is trained
     own = {
         name: value
         for name, value in asked.given.items()
@@ -76,13 +81,14 @@ def command(
     printing.forecast_of_new(options, folder, quiet)
     records = compare(
         options,
-        _names(methods),
+        names_in(methods),
         seeds,
         folder,
         options=own,
         isolated=isolated,
         trace=trace,
         trace_every=trace_every,
+        trackers=trackers,
         progress=partial(printing.progress, quiet),
         engine=engine,
         board=partial(printing.board, quiet),
@@ -108,11 +114,7 @@ def prepare(words: list[str]) -> tuple[Command, list[str]]:
     """Its options are those of the stream and methods among the words."""
     given = next((n for n, word in enumerate(words[:-1]) if word == "--methods"), None)
     equals = next((word[10:] for word in words if word.startswith("--methods=")), METHODS)
-    names = _names(equals if given is None else words[given + 1])
+    names = names_in(equals if given is None else words[given + 1])
     if not names:
         raise ValueError("Name at least one method to compare.")
     return specified(command, words, names)
-
-
-def _names(methods: str) -> list[str]:
-    return [name.strip() for name in methods.split(",") if name.strip()]

@@ -20,7 +20,17 @@ except ImportError as missing:
 from ..options.declared import descriptions
 from ..storage.files import printable
 
-__all__ = ["JSON", "Command", "Directory", "Sites", "gigabytes", "hint_of", "parse"]
+__all__ = [
+    "JSON",
+    "Command",
+    "Directory",
+    "Names",
+    "Sites",
+    "gigabytes",
+    "hint_of",
+    "names_in",
+    "parse",
+]
 
 Command = Callable[..., None]
 # --trace alone is all sites; words and commas separate patterns.
@@ -36,6 +46,7 @@ Sites = Annotated[
         str_from_instance=lambda value: [] if value is None else list(value),
     ),
 ]
+Names = Annotated[str, tyro.conf.arg(metavar="NAME,...")]
 JSON = Annotated[bool, tyro.conf.arg(name="json")]
 Directory = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")]
 STYLE = (tyro.conf.PositionalRequiredArgs, tyro.conf.FlagCreatePairsOff)
@@ -79,6 +90,15 @@ def gigabytes(data_limit: float | None) -> int | None:
     return None if data_limit is None else int(data_limit * (1 << 30))
 
 
+def names_in(words: str) -> list[str]:
+    """Names that are separated by commas.
+
+    >>> names_in("ewc, si,")
+    ['ewc', 'si']
+    """
+    return [name.strip() for name in words.split(",") if name.strip()]
+
+
 def _described(command: Command) -> Command:
     """A command whose options are described in one paragraph, without defaults of None."""
     about, signature = descriptions(command), inspect.signature(command, eval_str=True)
@@ -104,7 +124,7 @@ def _shown(about: str, default: Any) -> Any:
 
 def hint_of(default: Any) -> str | None:
     """What help adds to a description: nothing for an empty default, the usual hint otherwise."""
-    return "" if default is None or default == () else None
+    return "" if default in (None, (), "") else None
 
 
 KINDS = ConstructorRegistry()

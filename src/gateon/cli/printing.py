@@ -16,18 +16,40 @@ from ..report.page import write_page
 from ..report.table import summarise
 from ..runs.forecast import forecast
 from ..runs.identity import NUMERICS
-from ..runs.progress import Progress
+from ..runs.progress import Progress, Quiet, Several
 from ..runs.record import Record
 from ..runs.specification import Specification
 from ..storage.files import printable
 from ..workers.board import Board, NoBoard
 
-__all__ = ["about_data", "about_slow_bf16", "board", "forecast_of_new", "progress", "record"]
+__all__ = [
+    "about_data",
+    "about_slow_bf16",
+    "board",
+    "forecast_of_new",
+    "progress",
+    "record",
+    "with_page",
+]
 
 
 def progress(quiet: bool) -> Progress | None:
     """A progress bar on a terminal, lines elsewhere, nothing if quiet."""
     return None if quiet else terminal.progress_for(Console(stderr=True))
+
+
+def with_page(shown: Progress | None, folder: Path) -> Progress:
+    """The same, and the page of a run as soon as it is finished, for its trackers to keep."""
+    return Several(shown or Quiet(), _Page(folder))
+
+
+class _Page(Quiet):
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def end(self) -> None:
+        if (self.folder / "record.json").exists():
+            _page(self.folder)
 
 
 def board(quiet: bool) -> Board:

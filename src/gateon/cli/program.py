@@ -13,6 +13,7 @@ from typing import Any
 from ..parallel.lost import LostError, RefusedError
 from ..runs.stopping import Interrupted, Terminated, stop_once
 from ..storage.files import CheckpointWarning, check_utf8, printable
+from ..tracking.tracker import TrackerWarning
 from .commands import COMMANDS
 from .early import is_program
 from .parse import Command, parse
@@ -150,7 +151,7 @@ def _show_warning(
     """A sentence about the user's files; any other warning as Python shows it."""
     text = (
         f"gateon: {printable(message)}"
-        if issubclass(category, CheckpointWarning)
+        if issubclass(category, (CheckpointWarning, TrackerWarning))
         else warnings.formatwarning(message, category, filename, lineno, line)
     )
     print(text, file=sys.stderr)

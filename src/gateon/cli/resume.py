@@ -42,6 +42,8 @@ def command(
             record = Record.load(directory / "record.json")
         else:
             progress = printing.progress(quiet or not processes.is_first)
+            if processes.is_first:
+                progress = printing.with_page(progress, directory)
             record = run_specification(options, directory, progress=progress)
         if processes.is_first:
             printing.record(record, options.method.name, directory, as_json, quiet)

@@ -6,8 +6,9 @@ from pathlib import Path
 
 from ..parallel.processes import together
 from ..runs.specified import run_specification
+from ..tracking.choosing import trackers_for
 from . import printing
-from .parse import JSON, Command, Sites
+from .parse import JSON, Command, Names, Sites, names_in
 from .specified import Asked, short_name, specified
 
 __all__ = ["command", "prepare"]
@@ -20,6 +21,7 @@ def command(
     save_spec: Path | None = None,
     trace: Sites = None,
     trace_every: int | None = None,
+    track: Names = "",
     as_json: JSON = False,
     quiet: bool = False,
 ) -> None:
@@ -41,6 +43,8 @@ def command(
         trace: also keep what single units do over time, in trace.npz: gain, activity, relevance and
             availability at sites with gates, or at those that match patterns such as first,group1*.
         trace_every: steps between samples of the trace, 20 by default; more in a long run.
+        track: also tell these trackers what is learned and measured, separated by commas:
+            tensorboard, mlflow, wandb, trackio.
         as_json: print only the record's summary, as JSON.
         quiet: show no progress.
     """
@@ -48,6 +52,8 @@ def command(
     if save_spec is not None:
         options.save(save_spec)
         return
+    trackers = names_in(track)
+    trackers_for(trackers)  # one that is missing is told before anything is read or trained
     method = options.method.name
     folder = out or Path("runs") / f"{short_name(options.stream.name)}-{method}-{options.seed}"
     with together(options.training.device) as processes:
@@ -55,6 +61,8 @@ def command(
             printing.about_slow_bf16(options)
             printing.forecast_of_new(options, folder, quiet)
         progress = printing.progress(quiet or not processes.is_first)
+        if processes.is_first:
+            progress = printing.with_page(progress, folder)
         record = run_specification(
             options,
             folder,
@@ -62,6 +70,7 @@ def command(
             progress=progress,
             trace=trace,
             trace_every=trace_every,
+            trackers=trackers,
         )
         if processes.is_first:
             printing.record(record, method, folder, as_json, quiet)

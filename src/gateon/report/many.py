@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ..storage.files import printable
-from .terminal import heading
+from .terminal import heading, inferred
 
 __all__ = ["ManyLines", "ManyLive", "many_for"]
 
@@ -84,6 +84,8 @@ class ManyLines:
         elif name in self.runs:
             run = self.runs[name]
             run.hear(event, told)
+            if event == "found":
+                self._print(f"{printable(name)}: {inferred(run.steps, *told)}")
             if event == "task":
                 self._print(
                     f"{printable(name)}: task {run.task + 1}/{len(run.steps)}, accuracy "
@@ -127,6 +129,8 @@ class ManyLive:
             self.runs[name] = _Run(told[1], told[2], told[2])
         elif name in self.runs:
             self.runs[name].hear(event, told)
+            if event == "found":
+                self.note(f"{name}: {inferred(self.runs[name].steps, *told)}")
         self._refresh(often=event != "step")
 
     def ended(self, name: str, how: str) -> None:

@@ -38,6 +38,10 @@ class Lines:
         """Keep the loss."""
         self.loss = loss
 
+    def found(self, task: int, step: int, context: int, new: bool) -> None:
+        """Print a context that was inferred."""
+        print(f"  {inferred(self.steps, task, step, context, new)}", file=sys.stderr, flush=True)
+
     def task(self, task: int, name: str, accuracies: list[float | None], seconds: float) -> None:
         """Print the results of a task."""
         known = [a for a in accuracies if a is not None]
@@ -96,6 +100,12 @@ class Live:
                 self.bar.update(self.id, completed=done, description=shown)
             self.shown = now
 
+    def found(self, task: int, step: int, context: int, new: bool) -> None:
+        """Print a context that was inferred, above the bar."""
+        with suppress(OSError):
+            told = inferred(self.steps, task, step, context, new)
+            self.bar.console.print(f"  {told}", markup=False, highlight=False)
+
     def task(self, task: int, name: str, accuracies: list[float | None], seconds: float) -> None:
         """Show the mean accuracy so far."""
         known = [a for a in accuracies if a is not None]
@@ -125,6 +135,18 @@ def heading(name: str, steps: Sequence[int], at: int) -> str:
     begun = [start for start in accumulate(steps, initial=0) if start <= at]
     where = f", resuming at task {len(begun)}, step {at - begun[-1]}" if at else ""
     return f"{printable(name)}: {len(steps)} tasks of {length} steps{where}"
+
+
+def inferred(steps: Sequence[int], task: int, step: int, context: int, new: bool) -> str:
+    """What is said of a context that was inferred.
+
+    >>> inferred([50, 50], 1, 4, 1, True)
+    'task 2/2, step 5: a switch to a new context, 1'
+    >>> inferred([50, 50, 50], 2, 0, 0, False)
+    'task 3/3, step 1: a switch back to context 0'
+    """
+    what = f"to a new context, {context}" if new else f"back to context {context}"
+    return f"task {task + 1}/{len(steps)}, step {step + 1}: a switch {what}"
 
 
 def progress_for(console: Console) -> Lines | Live:

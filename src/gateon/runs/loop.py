@@ -169,10 +169,12 @@ class Loop:
         """What the detector found in a step: the context the task is in, and that of a switch."""
         if not self._infers:
             return
-        task, step = self.at.task, self.at.step
-        self.record.contexts[task] = seen.context
+        task, step, record = self.at.task, self.at.step, self.record
         if seen.switched and (task, step) != (0, 0):
-            self.record.switches.append([task, step, seen.context])
+            known = {*record.contexts[:task], *(switch[2] for switch in record.switches), 0}
+            record.switches.append([task, step, seen.context])
+            self.progress.found(task, step, seen.context, seen.context not in known)
+        record.contexts[task] = seen.context
 
     def _check_batch(self, task: Task) -> None:
         size, samples = self.plan.batch, len(task.train)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,17 +12,20 @@ from ..parallel.processes import Processes, current
 from ..storage.lock import alone_in
 from ..storage.states import Inputs
 from ..streams import Stream
+from ..tracking.choosing import trackers_for
+from ..tracking.tracker import Tracker
 from .batches import steps_of
 from .folder import finished_record, folder_made, last_checkpoint
 from .identity import NUMERICS
 from .loop import Loop
 from .plan import Part, Plan, Schedule, check_plan
-from .progress import Progress, Quiet
+from .progress import Progress, Quiet, Several
 from .record import Record
 from .restore import restore_finished
 from .same_run import ELSEWHERE, check_same
 from .stopping import Interrupted, Terminated
 from .traced import check_traced
+from .tracked import Tracked, held_trackers
 
 __all__ = [
     "AnyLearner",
@@ -57,6 +59,7 @@ def run(
     command: str | None = None,
     trace: str | Sequence[str] | None = None,
     trace_every: int | None = None,
+    trackers: Sequence[str | Tracker] = (),
 ) -> Record:
     """Learn every task of the stream in turn, measure, and write the record.
 
@@ -87,6 +90,9 @@ def run(
         trace: patterns of the names of sites, such as "*", whose units are watched: `record.trace`
             then has what they did over time; see `gateon.tracing.trace.Trace`.
         trace_every: steps between its samples, 20 by default; more where there would be too many.
+        trackers: also tell these what is learned and measured: tensorboard, mlflow, wandb or
+            trackio by name, or an object with the members of `gateon.tracking.tracker.Tracker`. A
+            run that goes on is told to those that followed it before.
 
     >>> from functools import partial
     >>> import torch, gateon
@@ -123,10 +129,29 @@ def run(
     sites = [trace] if isinstance(trace, str) else trace
     if sites is None and trace_every is not None:
         raise ValueError("The steps between samples of a trace do nothing without a trace.")
-    told = progress if progress is not None and processes.is_first else Quiet()
-    loop = partial(
-        Loop, stream, learner, record, plan, told, processes, trace=sites, trace_every=trace_every
-    )
+    shown = progress if progress is not None and processes.is_first else Quiet()
+    followers = trackers_for(trackers)
+
+    def tracked(followed: Record, folder: Path | None = None) -> Tracked:
+        held = [] if folder is None else held_trackers(folder, followers)
+        inferred = learner.contexts is not None
+        return Tracked([*followers, *held], followed, folder, inferred=inferred)
+
+    def loop(folder: Path | None = None, first: Path | None = None) -> Loop:
+        told = Several(shown, tracked(record, folder)) if processes.is_first else shown
+        return Loop(
+            stream,
+            learner,
+            record,
+            plan,
+            told,
+            processes,
+            folder,
+            first,
+            trace=sites,
+            trace_every=trace_every,
+        )
+
     if out is None:
         return loop().go()
     folder = processes.first(lambda: folder_made(Path(out)))
@@ -139,6 +164,7 @@ def run(
         if len(finished.tasks) < plan.tasks:
             return loop(folder, last_checkpoint(folder, len(finished.tasks))).go()
         check_traced(folder, sites)
+        processes.first(lambda: tracked(finished, folder).catch_up(per_task))
         if restore:
             restore_finished(folder, finished, learner, Inputs(stream.shape, stream.classes))
         if isolated is not None and finished.isolated != isolated:

@@ -9,6 +9,7 @@ from pathlib import Path
 from ..learners.protocol import AnyLearner
 from ..parallel.processes import current
 from ..streams.base import Stream
+from ..tracking.tracker import Tracker
 from .progress import Progress
 from .record import Record
 from .run import run
@@ -25,6 +26,7 @@ def run_specification(
     progress: Progress | None = None,
     trace: Sequence[str] | None = None,
     trace_every: int | None = None,
+    trackers: Sequence[str | Tracker] = (),
 ) -> Record:
     """Run a specification, or continue it, and save the specification beside the record."""
     stream = specification.make_stream()
@@ -42,6 +44,7 @@ def run_specification(
         restore=False,
         trace=trace,
         trace_every=trace_every,
+        trackers=trackers,
     )
 
 
@@ -58,6 +61,7 @@ def learn(
     save_every: float | None = None,
     trace: Sequence[str] | None = None,
     trace_every: int | None = None,
+    trackers: Sequence[str | Tracker] = (),
 ) -> Record:
     """`run` with a stream and a learner made from the specification, and its other options."""
     training, measuring = specification.training, specification.measuring
@@ -82,6 +86,7 @@ def learn(
         restore=restore,
         trace=trace,
         trace_every=trace_every,
+        trackers=trackers,
     )
     current().first(lambda: specification.save(out / "specification.toml"))
     return record

@@ -157,9 +157,9 @@ class _Work:
         piece = self.running.get(name)
         if piece is None:
             return
-        if kind in ("begin", "step", "task"):
+        if kind in ("begin", "step", "found", "task"):
             self.board.told(name, kind, content)
-            if kind != "begin":
+            if kind in ("step", "task"):
                 self._note_place(name, content[0] + (kind == "task"), content[1], kind)
             if not self.plan.heard(piece, kind, content):
                 self.pool.drop(name)

@@ -31,6 +31,7 @@ def compare(
     isolated: bool = False,
     trace: Sequence[str] | None = None,
     trace_every: int | None = None,
+    trackers: Sequence[str] = (),
     engine: Engine | None = None,
     progress: Callable[[], Progress | None] = lambda: None,
     board: Callable[[], Board] = NoBoard,
@@ -46,6 +47,7 @@ def compare(
         isolated: also train a network on each task alone, for the accuracy deviation.
         trace: patterns of the sites to trace, in the runs of methods with gates.
         trace_every: steps between samples of the traces.
+        trackers: names of those that follow every run, see `gateon.run`.
         engine: where the runs are done; by default one after another in this process.
         progress: makes the progress display of a run, where they are done in this process.
         board: makes the display of all runs, where workers do them.
@@ -58,7 +60,8 @@ def compare(
         for seed in range(specification.seed, specification.seed + seeds)
     }
     out = out.resolve() if engine is not None and engine.on else out
-    plan = Listed(pieces_of(runs, out, isolated=isolated, trace=trace, trace_every=trace_every))
+    followed: dict[str, Any] = {"trace": trace, "trace_every": trace_every, "trackers": trackers}
+    plan = Listed(pieces_of(runs, out, isolated=isolated, **followed))
     (engine or Engine()).carry_out(plan, out, progress=progress, board=board)
     records: dict[str, list[Record]] = {}
     for name, one in runs.items():
@@ -73,6 +76,7 @@ def pieces_of(
     isolated: bool = False,
     trace: Sequence[str] | None = None,
     trace_every: int | None = None,
+    trackers: Sequence[str] = (),
 ) -> list[Piece]:
     """A piece for every run; isolated networks that several need are one piece, done before.
 
@@ -82,6 +86,7 @@ def pieces_of(
         isolated: whether the runs need isolated networks.
         trace: patterns of the sites to trace, in the runs of methods with gates.
         trace_every: steps between samples of the traces.
+        trackers: names of those that follow every run, see `gateon.run`.
     """
     found: dict[str, Piece] = {}
     for name, one in runs.items():
@@ -92,7 +97,12 @@ def pieces_of(
             do = partial(_one_run, alone(one), apart, None)
             found.setdefault(apart.name, Piece(apart.name, apart, do))
         after = () if apart is None else (apart.name,)
-        run = partial(_one_run, one, out / name, apart, trace=trace, trace_every=trace_every)
+        followed: dict[str, Any] = {
+            "trace": trace,
+            "trace_every": trace_every,
+            "trackers": trackers,
+        }
+        run = partial(_one_run, one, out / name, apart, **followed)
         found[name] = Piece(name, out / name, run, after)
     return list(found.values())
 
@@ -105,6 +115,7 @@ def _one_run(
     *,
     trace: Sequence[str] | None = None,
     trace_every: int | None = None,
+    trackers: Sequence[str] = (),
 ) -> Record:
     """One run, or what is missing of it, beside isolated networks that are finished."""
     stream = specification.make_stream()
@@ -119,4 +130,5 @@ def _one_run(
         progress=progress,
         trace=trace if traced else None,
         trace_every=trace_every if traced else None,
+        trackers=trackers,
     )

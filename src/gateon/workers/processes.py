@@ -86,7 +86,7 @@ class Processes:
                 while worker.pipe.poll():
                     kind, content = worker.pipe.recv()
                     found.append(News(name, kind, content))
-                    if kind not in ("begin", "step", "task"):
+                    if kind not in ("begin", "step", "found", "task"):
                         worker.piece = None
                         break
             except (EOFError, OSError):

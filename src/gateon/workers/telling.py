@@ -58,6 +58,10 @@ class Telling:
         if time.monotonic() - self.last >= self.often:
             self._tell("step", task, step, loss)
 
+    def found(self, task: int, step: int, context: int, new: bool) -> None:
+        """A context was inferred."""
+        self._tell("found", task, step, context, new)
+
     def task(self, task: int, name: str, accuracies: list[float | None], seconds: float) -> None:
         """A task was learned and measured."""
         self._tell("task", task, name, accuracies, seconds)

@@ -15,6 +15,7 @@ from ...availability.obstruct import Obstruction, Rules, View, obstruction_of
 from ...gating.gates import Gates, gates_of
 from ...methods.gateon import first_rate
 from ...storage import checkpoint
+from ...tracking.scalars import availability_scalars
 from .encoders import LANGUAGE, attach
 from .saving import FILE, gate_weights, is_saveable, load_gates, save_gates
 
@@ -46,6 +47,10 @@ class GateONCallback(transformers.TrainerCallback):  # type: ignore[misc,unused-
     They are also saved beside the weights, in checkpoints and by `trainer.save_model`, for
     `gateon.hf.from_pretrained`.
 
+    What the Trainer logs in training then also has how available the units of every site are and
+    what share of them is frozen, as `availability/SITE` and `saturation/SITE`, in whatever it
+    reports to.
+
     Args:
         context: The context of this task; contexts that do not exist yet are added.
         contexts: The context in which each named data set is evaluated; all others are evaluated in
@@ -54,6 +59,7 @@ class GateONCallback(transformers.TrainerCallback):  # type: ignore[misc,unused-
         rate: eta_A; doubled in context 0 if its task has fewer than 50 steps.
         epsilon: Relevance below it unfreezes.
         head: Whether to obstruct the output layers too.
+        log: Whether to add availabilities to what the Trainer logs.
     """
 
     def __init__(
@@ -65,9 +71,10 @@ class GateONCallback(transformers.TrainerCallback):  # type: ignore[misc,unused-
         rate: float = float(LANGUAGE.rate),  # type: ignore[arg-type]
         epsilon: float = LANGUAGE.epsilon,
         head: bool = LANGUAGE.obstruct_head,
+        log: bool = True,
     ) -> None:
         self.context, self.contexts = context, contexts or {}
-        self.per, self.rate, self.epsilon, self.head = per, rate, epsilon, head
+        self.per, self.rate, self.epsilon, self.head, self.log = per, rate, epsilon, head, log
         for index in (context, *self.contexts.values()):
             if index < 0:
                 raise ValueError(f"A context must be an index of at least 0, got {index}.")
@@ -125,7 +132,7 @@ class GateONCallback(transformers.TrainerCallback):  # type: ignore[misc,unused-
         return model
 
     def _patch(self, trainer: Any) -> None:
-        """Wrap what Trainer has no callbacks for: new models, saving, and evaluating a data set."""
+        """Wrap what Trainer has no callbacks for: new models, saving, evaluating, adding to logs."""
         named = trainer.eval_dataset if isinstance(trainer.eval_dataset, dict) else {}
         missing = next((name for name in named if name not in self.contexts), None)
         if self.contexts and missing is not None:
@@ -134,7 +141,7 @@ class GateONCallback(transformers.TrainerCallback):  # type: ignore[misc,unused-
                 "add the context in which to evaluate it."
             )
         new_model, save_model = trainer.call_model_init, trainer.save_model
-        evaluation_loop = trainer.evaluation_loop
+        evaluation_loop, log = trainer.evaluation_loop, trainer.log
 
         def call_model_init(trial: Any = None) -> Any:
             return self._gated(new_model(trial))
@@ -157,8 +164,13 @@ class GateONCallback(transformers.TrainerCallback):  # type: ignore[misc,unused-
                     dataloader, description, prediction_loss_only, ignore_keys, metric_key_prefix
                 )
 
+        def log_with_availability(logs: dict[str, float], start_time: float | None = None) -> None:
+            if self.log and self.handle is not None and "loss" in logs:
+                logs |= availability_scalars(self.handle)
+            log(logs, start_time)
+
         trainer.call_model_init, trainer.save_model = call_model_init, save_with_gates
-        trainer.evaluation_loop = evaluate_in_context
+        trainer.evaluation_loop, trainer.log = evaluate_in_context, log_with_availability
 
     @contextmanager
     def _shown(self, model: Any, prefix: str) -> Iterator[None]:
