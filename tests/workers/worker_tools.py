@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 
 from specified import specified
 
@@ -14,7 +15,7 @@ def of_two_tasks(**options):
 
 def found(record):
     """All that must be the same wherever a run was made."""
-    content = {k: v for k, v in vars(record).items() if k not in ("seconds", "environment")}
+    content = {k: v for k, v in asdict(record).items() if k not in ("seconds", "environment")}
     return json.dumps(content)
 
 

@@ -10,10 +10,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import mlflow
-from mlflow.entities import Metric, Param
-from mlflow.tracking import MlflowClient
-
 from .tracker import Started
 
 __all__ = ["MLflow"]
@@ -36,6 +32,10 @@ class MLflow:
 
     def start(self, run: Started) -> str:
         """Create the run with its parameters, or go on with it."""
+        import mlflow
+        from mlflow.entities import Param
+        from mlflow.tracking import MlflowClient
+
         active = mlflow.active_run()
         self.own = active is None
         with _patience():
@@ -65,6 +65,8 @@ class MLflow:
 
     def scalars(self, values: Mapping[str, float], step: int) -> None:
         """Log them in one call."""
+        from mlflow.entities import Metric
+
         now = int(1000 * time.time())
         found = [Metric(FORBIDDEN.sub("_", key), v, now, step) for key, v in values.items()]
         with _patience():

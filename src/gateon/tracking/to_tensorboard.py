@@ -6,8 +6,6 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from torch.utils.tensorboard import SummaryWriter
-
 from .tracker import Started
 
 __all__ = ["TensorBoard"]
@@ -25,6 +23,8 @@ class TensorBoard:
 
     def start(self, run: Started) -> str:
         """Open the event file; the id is the directory's name."""
+        from torch.utils.tensorboard import SummaryWriter
+
         folder = None if run.folder is None else str(run.folder / FOLDER)
         self.writer = SummaryWriter(folder)
         if run.id is None:

@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from uuid import uuid4
 
-import trackio
-
 from .tracker import Started
 
 __all__ = ["Trackio"]
@@ -23,6 +21,8 @@ class Trackio:
 
     def start(self, run: Started) -> str:
         """Begin the run with its configuration, or go on with it; it is known by its name."""
+        import trackio
+
         self.run = trackio.init(
             project=os.environ.get("TRACKIO_PROJECT") or PROJECT,
             name=run.id or f"{run.name}-{uuid4().hex[:6]}",

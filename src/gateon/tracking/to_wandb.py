@@ -6,8 +6,6 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-import wandb
-
 from .tracker import Started
 
 __all__ = ["WandB"]
@@ -26,6 +24,8 @@ class WandB:
 
     def start(self, run: Started) -> str:
         """Begin the run with its configuration, or go on with it."""
+        import wandb
+
         active = wandb.run
         self.own = active is None
         if active is not None:
