@@ -249,3 +249,13 @@ def test_a_header_that_announces_more_than_there_is_allocates_nothing(tmp_path):
         path.write_bytes(length.to_bytes(8, "little") + header + bytes(8))
         with pytest.raises(checkpoint.DamagedError):
             checkpoint.load(path)
+
+
+def test_of_unwanted_tensors_only_the_shapes_are_read(tmp_path):
+    path = tmp_path / "state.safetensors"
+    held = {"model": {"gate": torch.ones(2), "weight": torch.ones(3, 4, dtype=torch.float16)}}
+    checkpoint.save(held, path)
+    model = checkpoint.load(path, wanted=lambda name: name == "gate")["model"]
+    assert torch.equal(model["gate"], torch.ones(2))
+    assert model["weight"].is_meta and model["weight"].shape == (3, 4)
+    assert model["weight"].dtype == torch.float16

@@ -55,9 +55,14 @@ ROOMS = {
         *MECHANISM,
         *("storage", "methods", "detection", "learners", "networks", "streams", "runs"),
     },
+    "pages": {
+        *MECHANISM,
+        *("storage", "tracing", "learners", "runs", "life", "report", "reproduce"),
+    },
     "cli": {
         *MECHANISM,
         "life",
+        "pages",
         "storage",
         "methods",
         "learners",

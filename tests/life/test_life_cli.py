@@ -78,7 +78,9 @@ def test_a_whole_life(files, capsys):
     assert "go on with 'heights'" in said.err and said.out.startswith("heights: ")
     shown = json.loads(ran(capsys, "show", "m", "--json").out)
     assert [task["lessons"] for task in shown["tasks"]] == [2, 1]
+    assert " version 3." in Path("m/report.html").read_text()
     assert "from version 3 to 2" in ran(capsys, "undo", "m").out
+    assert " version 2." in Path("m/report.html").read_text(), "the page goes back too"
     assert ran(capsys, "predict", "m", "new.csv").out == before
     assert ran(capsys, "learn", "m", "march.csv", "--task", "heights", "--quiet").err == ""
     table = ran(capsys, "show", "m").out

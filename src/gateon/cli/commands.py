@@ -14,7 +14,7 @@ COMMANDS = {
     "resume": "Continue an unfinished run as if it had never stopped, or show a finished one.",
     "inspect": "Show what is in the directory of a run, and check that it is intact.",
     "compare": "Run several methods with several seeds, and compare them.",
-    "report": "Write one page that shows runs, a comparison or a reproduced table.",
+    "report": "Write one page that shows runs, a comparison, a living model or a reproduced table.",
     "search": "Search for the best settings of a method, on validation data.",
     "reproduce": "Reproduce a table or figure of the paper, next to the paper's numbers.",
     "data": "List the data sets, download one, show where they are kept, or check your own.",

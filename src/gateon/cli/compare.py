@@ -8,9 +8,9 @@ from pathlib import Path
 from rich.console import Console
 
 from ..options.kinds import checked
+from ..pages.page import write_page
 from ..report import terminal
 from ..report.figures import compare_figure
-from ..report.page import write_page
 from ..report.table import summarise, write_comparison
 from ..runs.compare import Seeds
 from ..storage.files import printable

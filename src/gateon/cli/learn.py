@@ -14,6 +14,7 @@ from ..life.model import changing
 from ..storage.files import printable
 from .hearing import Hearing
 from .parse import JSON, Directory, gigabytes
+from .printing import page_of
 
 __all__ = ["command"]
 
@@ -78,11 +79,14 @@ def command(
             largest=largest,
             listener=heard,
         )
+    page = page_of(directory, "current")
     if as_json:
         print(json.dumps([asdict(lesson) for lesson in lessons]))
         return
     for lesson in lessons:
         print(printable(_told(lesson)))
+    if page is not None:
+        print(printable(f"page: {page}"))
 
 
 def _told(lesson: Lesson) -> str:

@@ -10,9 +10,9 @@ from pathlib import Path
 import torch
 from rich.console import Console
 
+from ..pages.page import write_page
 from ..report import terminal
 from ..report.many import many_for
-from ..report.page import write_page
 from ..report.table import summarise
 from ..runs.forecast import forecast
 from ..runs.identity import NUMERICS
@@ -27,6 +27,7 @@ __all__ = [
     "about_slow_bf16",
     "board",
     "forecast_of_new",
+    "page_of",
     "progress",
     "record",
     "with_page",
@@ -49,7 +50,7 @@ class _Page(Quiet):
 
     def end(self) -> None:
         if (self.folder / "record.json").exists():
-            _page(self.folder)
+            page_of(self.folder)
 
 
 def board(quiet: bool) -> Board:
@@ -60,7 +61,7 @@ def board(quiet: bool) -> Board:
 def record(found: Record, method: str, folder: Path, as_json: bool, quiet: bool) -> None:
     """The record of one run: the accuracy matrix and the summary, or the summary as JSON."""
     about_data(found, quiet)
-    page = _page(folder)
+    page = page_of(folder)
     if found.is_old:
         print(
             f"This record has numerics version {found.numerics}, and this gateon {NUMERICS}: "
@@ -79,12 +80,21 @@ def record(found: Record, method: str, folder: Path, as_json: bool, quiet: bool)
         print(printable(f"page: {page}"))
 
 
-def _page(folder: Path) -> Path | None:
-    """The page beside a record, made if need be; None where the directory is read-only by now."""
-    path, record = folder / "report.html", folder / "record.json"
+def page_of(folder: Path, record: str = "record.json") -> Path | None:
+    """The page beside a record, made if need be; None where the directory is read-only by now.
+
+    Args:
+        folder: of the run, the table or the model.
+        record: the file that is newer if the page is out of date.
+    """
+    path, made_of = folder / "report.html", folder / record
     with suppress(OSError):
-        if not path.exists() or path.stat().st_mtime_ns < record.stat().st_mtime_ns:
-            write_page([folder], path)
+        if not path.exists() or path.stat().st_mtime_ns < made_of.stat().st_mtime_ns:
+            try:
+                write_page([folder], path)
+            except ValueError as reason:  # what was learned is saved: only the page is missing
+                print(printable(f"No page was made: {reason}"), file=sys.stderr)
+                return None
         return path
     return None
 

@@ -136,3 +136,6 @@ def _show_table(folder: Path) -> None:
         print(printable(line))
     print()
     print(printable(f"written to {folder}"))
+    page = printing.page_of(folder)
+    if page is not None:
+        print(printable(f"page: {page}"))

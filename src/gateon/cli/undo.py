@@ -5,6 +5,7 @@ from __future__ import annotations
 from ..life.model import opened
 from ..storage.files import printable
 from .parse import Directory
+from .printing import page_of
 
 __all__ = ["command"]
 
@@ -19,5 +20,6 @@ def command(directory: Directory) -> None:
     """
     model = opened(directory)
     undone, now = model.undo()
+    page_of(directory, "current")
     names = ", ".join(task.name for task in model.tasks)
     print(printable(f"{directory}: back from version {undone} to {now}, which knows {names}"))

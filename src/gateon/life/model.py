@@ -365,6 +365,8 @@ def _event(lesson: Lesson, table: Table, knowledge: Knowledge) -> dict[str, Any]
         "seconds": round(lesson.seconds, 1),
         "accuracy": lesson.accuracy,
         "now": {name: now for name, (_, now) in lesson.others.items()},
+        "untold": {task.name: task.untold for task in knowledge.tasks},
+        "room": knowledge.network.room(),
         "settings": knowledge.settings.state(),
     }
 

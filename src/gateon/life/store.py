@@ -82,6 +82,15 @@ class Store:
         about: State = self._read(only=["about"])["about"]
         return about
 
+    def part(self, name: str, wanted: Callable[[str], bool]) -> Any:
+        """One part of the current version.
+
+        Args:
+            name: of the part.
+            wanted: whether to read the tensors of a name; the others come as mere shapes.
+        """
+        return self._read(only=[name], wanted=wanted)[name]
+
     def load(self) -> State:
         """The whole current version."""
         return self._read(only=None)
@@ -90,8 +99,8 @@ class Store:
         """All events, the oldest first."""
         path = self.folder / "history.jsonl"
         try:
-            lines = content_of(path, LARGEST).decode().splitlines()
-            return [json.loads(line) for line in lines]
+            lines = content_of(path, LARGEST).decode().split("\n")  # labels may hold other breaks
+            return [json.loads(line) for line in lines if line]
         except FileNotFoundError:
             return []
         except ValueError as reason:
@@ -160,11 +169,13 @@ class Store:
         self._write_card()
         return version, int(parent)
 
-    def _read(self, only: list[str] | None) -> State:
+    def _read(
+        self, only: list[str] | None, wanted: Callable[[str], bool] = lambda name: True
+    ) -> State:
         for attempt in range(3):  # a change may drop a version between these two lines
             path = self._path(self.current())
             try:
-                state = checkpoint.load(path, only=only)
+                state = checkpoint.load(path, only=only, wanted=wanted)
                 break
             except FileNotFoundError:
                 if attempt == 2:

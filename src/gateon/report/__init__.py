@@ -1,4 +1,4 @@
-"""What records look like: on a terminal, as tables, as figures and as a page. Reads records only.
+"""What records look like: on a terminal, as tables and as figures. Reads records only.
 
 Imports `runs` and `storage`.
 """

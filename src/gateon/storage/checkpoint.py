@@ -44,6 +44,7 @@ KINDS = {
     torch.uint8: "U8",
     torch.bool: "BOOL",
 }
+DTYPES = {kind: dtype for dtype, kind in KINDS.items()}
 
 
 class DamagedError(ValueError):
@@ -83,13 +84,19 @@ def save(state: Mapping[str, Any], path: Path) -> None:
             file.write(_bytes(tensor).data)
 
 
-def load(path: Path, only: Collection[str] | None = None) -> dict[str, Any]:
+def load(
+    path: Path,
+    only: Collection[str] | None = None,
+    wanted: Callable[[str], bool] = lambda name: True,
+) -> dict[str, Any]:
     """Read a state that `save` wrote, and verify its checksums.
 
     Args:
         path: The file. If it is damaged or not a checkpoint, `DamagedError` is raised; if it was
             written by a newer gateon, a plain ValueError.
         only: The parts to read; None for all.
+        wanted: Whether to read the tensors of a name in a dict; the others come as mere shapes, on
+            the device "meta".
 
     Returns:
         The state.
@@ -107,7 +114,12 @@ def load(path: Path, only: Collection[str] | None = None) -> dict[str, Any]:
                     f"{path} has schema {manifest['schema']}, this gateon reads up to {SCHEMA}: "
                     "update gateon to read it."
                 )
-            return _parts(header, manifest, file.get_tensor, only)
+
+            def shape(name: str) -> Tensor:
+                held = file.get_slice(name)
+                return torch.empty(held.get_shape(), dtype=DTYPES[held.get_dtype()], device="meta")
+
+            return _parts(header, manifest, file.get_tensor, only, wanted, shape)
     except _NewerError:
         raise
     except (
@@ -133,10 +145,14 @@ def _parts(
     manifest: Any,
     get_tensor: Callable[[str], Tensor],
     only: Collection[str] | None,
+    wanted: Callable[[str], bool],
+    shape: Callable[[str], Tensor],
 ) -> dict[str, Any]:
     known: dict[str, Tensor] = {}
 
-    def tensor(name: str) -> Tensor:
+    def tensor(name: str, key: str) -> Tensor:
+        if not wanted(key):
+            return shape(name)
         if name not in known:
             held = get_tensor(name)
             if manifest is not None and _digest(held) != manifest["tensors"][name]:
@@ -294,13 +310,13 @@ def _without_tensors(value: Any, tensors: dict[str, Tensor]) -> Any:
     )
 
 
-def _with_tensors(value: Any, tensor: Callable[[str], Tensor]) -> Any:
+def _with_tensors(value: Any, tensor: Callable[[str, str], Tensor], key: str = "") -> Any:
+    """A value with its tensors, each asked for by its name and the key it stands under."""
     if isinstance(value, list):
-        return [_with_tensors(item, tensor) for item in value]
+        return [_with_tensors(item, tensor, key) for item in value]
     if not isinstance(value, dict):
         return value
     if value.keys() == {TENSOR}:
-        return tensor(value[TENSOR])
-    if value.keys() == {PAIRS}:
-        return {key: _with_tensors(item, tensor) for key, item in value[PAIRS]}
-    return {key: _with_tensors(item, tensor) for key, item in value.items()}
+        return tensor(value[TENSOR], key)
+    pairs = value[PAIRS] if value.keys() == {PAIRS} else value.items()
+    return {name: _with_tensors(item, tensor, str(name)) for name, item in pairs}

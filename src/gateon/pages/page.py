@@ -12,12 +12,17 @@ from typing import Any
 
 from ..storage.checkpoint import whole_file
 from ..storage.files import printable
-from .facts import facts
+from .kinds import facts
 
-__all__ = ["page", "write_page"]
+__all__ = ["as_json", "page", "write_page"]
 
 # Nothing may be loaded from anywhere, whatever a name in the facts says.
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
+SERVED = f"{POLICY}; connect-src 'self'"  # a page that is served asks its server what is new
+SCRIPTS = (
+    *("elements", "colours", "lines", "dots", "matrices", "tables", "raster"),
+    *("compared", "run", "run_inside", "living", "reproduced", "page"),
+)
 TEMPLATE = """<!doctype html>
 <html lang="en">
 <head>
@@ -37,20 +42,26 @@ TEMPLATE = """<!doctype html>
 """
 
 
-def page(shown: dict[str, Any]) -> str:
+def page(shown: dict[str, Any], *, served: bool = False) -> str:
     """The page that shows some facts.
+
+    Args:
+        shown: the facts.
+        served: whether it asks the server it came from for news.
 
     >>> text = page({"title": "a <b>", "runs": []})
     >>> "<title>a &lt;b&gt; - gateon</title>" in text, "a <b>" in text
     (True, False)
     """
     assets = files(__package__) / "assets"
+    scripts = (*SCRIPTS, "watch") if served else SCRIPTS
     return TEMPLATE.format(
-        policy=html.escape(POLICY, quote=True),
+        policy=html.escape(SERVED if served else POLICY, quote=True),
         title=html.escape(printable(shown["title"])),
         style=(assets / "page.css").read_text(encoding="utf-8"),
-        script=(assets / "page.js").read_text(encoding="utf-8"),
-        facts=_embedded(shown),
+        script='"use strict";\n'
+        + "\n".join((assets / f"{name}.js").read_text(encoding="utf-8") for name in scripts),
+        facts=as_json(shown),
     )
 
 
@@ -67,7 +78,7 @@ def write_page(folders: Sequence[Path], path: Path) -> Path:
     return path
 
 
-def _embedded(shown: Any) -> str:
+def as_json(shown: Any) -> str:
     """JSON that cannot end the element it stands in, with null for what is not finite."""
     text = json.dumps(_finite(shown), ensure_ascii=False, separators=(",", ":"), default=str)
     for character in "<>&\u2028\u2029":
