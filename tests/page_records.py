@@ -87,6 +87,7 @@ def unfinished(folder, accuracy, tasks, method="ewc"):
         "density": [{}] * count,
         "availability": [{}] * count,
         "curves": [[]] * count,
+        "losses": [[]] * count,
         "labels": [[]] * count,
         "samples": [10] * count,
         "isolated": None,

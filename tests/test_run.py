@@ -355,6 +355,17 @@ def test_so_does_one_of_any_other_method(data, tmp_path, method):
     assert same_state(again.state_dict(), learner.state_dict())
 
 
+def test_losses_and_suspicions_are_kept_where_contexts_are_inferred(data):
+    record, _ = go(specification(data, contexts="inferred", steps=100))
+    calm = [step for step, _, suspected in record.losses[0] if not suspected]
+    assert calm == list(range(0, 100, 2)), "some of them, evenly"
+    assert record.switches and all(loss > 0 for task in record.losses for _, loss, _ in task)
+    for task, step, _ in record.switches:
+        suspected = [at for at, _, is_suspected in record.losses[task] if is_suspected]
+        assert {step - 2, step - 1} <= set(suspected), "the window before it was settled"
+    assert go(specification(data))[0].losses == [[], [], []]
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_a_run_stopped_after_every_step_is_the_same_run(data, tmp_path, method):
     asked = specification(

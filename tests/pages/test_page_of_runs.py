@@ -89,6 +89,12 @@ def test_a_run_that_fills_up_and_forgets_says_so(tmp_path):
     }
 
 
+def test_forgetting_of_one_task_is_not_lost_in_the_mean(tmp_path):
+    rows = [[0.9], [0.9, 0.5], [0.8, 0.6, 0.9]]
+    found = heads(the_run(left(tmp_path, rows))["findings"])
+    assert found["forgetting"] == "10.0 points"
+
+
 def test_the_forecast_goes_on_as_the_later_half_of_the_tasks_went():
     assert more([0.9, 0.8, 0.7]) == (0.1, 6)
     assert more([0.5, 0.5, 0.5, 0.5]) == (0.0, None), "the first task took it all"
@@ -159,18 +165,29 @@ def test_rasters_share_the_room_of_a_page():
 def test_inferred_contexts_are_held_against_the_tasks(tmp_path):
     asked = {"detector": {"contexts": "inferred"}}
     seen = {"identities": [0, 1, 0], "contexts": [0, 1, 0], "asked": asked}
+    seen["losses"] = [[[step, 0.5, float(step < 2)] for step in range(30)] for _ in range(3)]
     found = the_run(left(tmp_path, falling(3), switches=[[1, 2, 1], [2, 0, 0], [2, 40, 1]], **seen))
     detector = found["detector"]
     assert (detector["real"], detector["missed"], detector["false_alarms"]) == (2, 0, 1)
     assert detector["delay"] == 2.0 and len(detector["switches"]) == 3
+    assert detector["losses"] == seen["losses"]
     assert heads(found["findings"])["detector"] == "2 of 2"
     assert the_run(left(tmp_path / "known", falling(3)))["detector"] is None
+
+
+def test_losses_of_many_tasks_are_thinned(tmp_path):
+    losses = [[[step, 0.5, float(step == 1)] for step in range(40)] for _ in range(1000)]
+    asked = {"detector": {"contexts": "inferred"}}
+    rows = [[None] * k + [0.9] for k in range(999)] + [[0.9] * 1000]
+    found = the_run(left(tmp_path, rows, losses=losses, asked=asked))["detector"]["losses"]
+    assert len(found) == 1000 and sum(map(len, found)) <= 4000
 
 
 def test_a_run_at_work_shows_what_it_has_learned(tmp_path):
     unfinished(tmp_path / "ewc-0", falling(3), tasks=8)
     found = facts([tmp_path])
     assert found["methods"] == [] and len(found["runs"][0]["accuracy"]) == 3
+    assert "all 3 tasks learned so far" in found["runs"][0]["findings"][0]["says"]
     assert found["waiting"] == ["ewc-0: 3 of 8 tasks learned, 7 batches of the next"]
     left(tmp_path / "si-0", falling(8), method="si")
     found = facts([tmp_path])

@@ -27,11 +27,13 @@ class Observation:
         loss: The loss, without a method's penalty.
         context: The context of the batch.
         switched: Whether that differs from the previous context.
+        suspected: Whether the batch waits, because it may belong to another context.
     """
 
     loss: float
     context: int
     switched: bool
+    suspected: bool = False
 
 
 @dataclass(frozen=True)
@@ -108,7 +110,7 @@ class Inference:
         )
         self.doubted = [*self.doubted, _copied((x, y))] if verdict.suspected else []
         if verdict.suspected:
-            return Observation(value, detector.active, False)
+            return Observation(value, detector.active, False, suspected=True)
         if not verdict.switched:
             values = [learner.step(*learner.forward(*batch)) for batch in batches]
             return Observation(values[-1], detector.active, False)

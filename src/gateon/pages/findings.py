@@ -6,7 +6,7 @@ import math
 import statistics
 from collections.abc import Sequence
 
-from .words import Facts, Mood, count, finding, percent, points, size, time
+from .words import Facts, Mood, count, finding, percent, points, several, size, time
 
 __all__ = ["of_comparison", "of_run"]
 
@@ -49,8 +49,9 @@ def _end(run: Facts) -> Facts | None:
     if tasks == 1:
         return finding(percent(mean), "accuracy on the only task.", "retained")
     worst = min(range(tasks), key=lambda task: last[task])
+    when = "at the end" if run["whole"] else "learned so far"
     says = (
-        f"accuracy on all {tasks} tasks at the end, their mean. "
+        f"accuracy on all {tasks} tasks {when}, their mean. "
         f"The lowest is {percent(last[worst])}, on task {worst + 1}."
     )
     return finding(percent(mean), says, "retained")
@@ -66,6 +67,10 @@ def _forgotten(run: Facts) -> Facts | None:
     if mean <= LITTLE and lost[most] <= MUCH:
         says = f"lost by a task since it was learned, on average; at most {points(lost[most])}, {name}."
         return finding(points(mean), says, "forgetting", "good")
+    if mean <= LITTLE:
+        average = f"loses {points(mean)}" if mean > 0 else f"gains {points(-mean)}"
+        says = f"lost by {name}, the most; on average a task {average}."
+        return finding(points(lost[most]), says, "forgetting", "warn")
     mood: Mood = "bad" if mean > MUCH else "warn"
     says = f"forgotten of a task on average; most of {name}, which lost {points(lost[most])}."
     return finding(points(mean), says, "forgetting", mood)
@@ -133,7 +138,10 @@ def _detected(run: Facts) -> Facts | None:
     late = "" if found["delay"] is None else f", typically in batch {found['delay']:.0f} of a task"
     alarms = found["false_alarms"]
     wrong = "no false alarm" if not alarms else count(alarms, "false alarm")
-    mood: Mood = "good" if not found["missed"] and not alarms else "warn"
+    taken = found["collapses"]
+    if taken:
+        wrong += f"; {several(taken, 'new task was', 'new tasks were')} taken for old ones"
+    mood: Mood = "good" if not found["missed"] and not alarms and not taken else "warn"
     says = f"switches of the task were noticed{late}; {wrong}. Nobody told when a task ended."
     return finding(f"{seen} of {found['real']}", says, "detector", mood)
 

@@ -19,10 +19,13 @@ from .words import Facts
 
 __all__ = ["facts_of_run", "method_of", "stream_of", "trace_of"]
 
+LOSSES = 4000  # in a picture
 APART = 3  # runs up to which gates of every layer are shown
 
 
-def facts_of_run(folder: Path, record: Record, traced: int = 1, runs: int = 1) -> Facts:
+def facts_of_run(
+    folder: Path, record: Record, traced: int = 1, runs: int = 1, *, whole: bool = True
+) -> Facts:
     """Everything a page shows of a run.
 
     Args:
@@ -30,6 +33,7 @@ def facts_of_run(folder: Path, record: Record, traced: int = 1, runs: int = 1) -
         record: of it, or of what it has done so far.
         traced: how many runs of the page have a trace.
         runs: how many runs the page has.
+        whole: whether it is over.
     """
     asked = record.specification
     sections = {name: held for name, held in asked.items() if isinstance(held, dict)}
@@ -40,6 +44,7 @@ def facts_of_run(folder: Path, record: Record, traced: int = 1, runs: int = 1) -
         "name": f"{stream_of(record)}, {method_of(record)}, seed {asked.get('seed', 0)}",
         "method": method_of(record),
         "folder": folder.name,
+        "whole": whole,
         "tasks": record.tasks,
         "accuracy": [[a if a is None else round(a, 4) for a in row] for row in record.accuracy],
         "forgetting": _forgetting(record),
@@ -125,7 +130,17 @@ def _detector(record: Record) -> Facts | None:
             )
         ],
         "delay": statistics.median(found.delays) if found.delays else None,
+        "losses": _losses(record),
     }
+
+
+def _losses(record: Record) -> list[list[list[float]]]:
+    """For each task, losses and suspicions, as many as fit: of many tasks only some of each."""
+    every = max(1, sum(map(len, record.losses)) // LOSSES)
+    return [
+        [loss for n, loss in enumerate(task) if n % every == 0 or (loss[2] and every < 8)]
+        for task in record.losses
+    ]
 
 
 def _contexts(record: Record) -> Any:

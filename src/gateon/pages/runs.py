@@ -113,7 +113,10 @@ def facts_of_runs(folders: Sequence[Path]) -> Facts:
         "methods": methods,
         "findings": of_comparison(methods) if len(methods) > 1 else [],
         "waiting": [_waiting(run) for run in runs if not run.is_finished],
-        "runs": [facts_of_run(run.folder, run.record, max(1, traced), len(runs)) for run in runs],
+        "runs": [
+            facts_of_run(run.folder, run.record, max(1, traced), len(runs), whole=run.is_finished)
+            for run in runs
+        ],
     }
 
 

@@ -28,7 +28,7 @@ def percent(share: float, digits: int = 1) -> str:
     >>> percent(0.98765), percent(-0.00001)
     ('98.8 %', '0.0 %')
     """
-    return f"{round(100 * share, digits) + 0.0:.{digits}f} %"
+    return f"{_number(100 * share, digits)} %"
 
 
 def points(share: float, digits: int = 1) -> str:
@@ -37,7 +37,12 @@ def points(share: float, digits: int = 1) -> str:
     >>> points(0.0123), points(0.01)
     ('1.2 points', '1.0 points')
     """
-    return f"{round(100 * share, digits) + 0.0:.{digits}f} points"
+    return f"{_number(100 * share, digits)} points"
+
+
+def _number(value: float, digits: int) -> str:
+    """With a true minus, and none in front of zero."""
+    return f"{round(value, digits) + 0.0:.{digits}f}".replace("-", "−")
 
 
 def count(number: int, noun: str) -> str:

@@ -32,6 +32,8 @@ from .traced import recorder_for
 
 __all__ = ["Loop"]
 
+LOSSES = 40  # of a task that are kept where contexts are inferred
+
 
 class Loop:
     """Learns the tasks of a stream one by one, measures after each, and saves.
@@ -125,6 +127,7 @@ class Loop:
         record.contexts.append(record.identities[-1])
         record.tasks.append(task.name)
         record.curves.append([])
+        record.losses.append([])
         named = self.stream.labels
         record.labels.append([] if named is None else list(named(self.at.task)))
         record.samples.append(len(task.train))
@@ -170,6 +173,9 @@ class Loop:
         if not self._infers:
             return
         task, step, record = self.at.task, self.at.step, self.record
+        if seen.suspected or step % max(1, self.plan.steps[task] // LOSSES) == 0:
+            loss = float(f"{seen.loss:.4g}")
+            record.losses[task].append([step, loss, float(seen.suspected)])
         if seen.switched and (task, step) != (0, 0):
             known = {*record.contexts[:task], *(switch[2] for switch in record.switches), 0}
             record.switches.append([task, step, seen.context])

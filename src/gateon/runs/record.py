@@ -56,6 +56,8 @@ class Record:
         density: for each task, the share of open gates by site.
         availability: for each task, by site {"frozen": share below 0.05, "room": mean}.
         curves: for each task, [[step, accuracy], ...] within it, where asked for.
+        losses: for each task, where contexts are inferred, [[step, loss, suspected], ...] of some
+            batches before they were learned: evenly spaced, and all that were suspected, 1 or 0.
         isolated: accuracies of networks that learn one task each, where known.
         isolated_macro_f1: the same for macro-F1.
         labels: for each task, what labels 0, 1, ... are called; empty where they have no names.
@@ -82,6 +84,7 @@ class Record:
     density: list[dict[str, float]] = field(default_factory=list)
     availability: list[dict[str, dict[str, float]]] = field(default_factory=list)
     curves: list[list[list[float]]] = field(default_factory=list)
+    losses: list[list[list[float]]] = field(default_factory=list)
     isolated: list[float] | None = None
     isolated_macro_f1: list[float] | None = None
     labels: list[list[str]] = field(default_factory=list)

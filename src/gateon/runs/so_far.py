@@ -40,7 +40,7 @@ def so_far(folder: Path) -> SoFar | None:
             tasks, shape = int(state["inputs"]["tasks"]), state["inputs"]["shape"]
         except (ValueError, KeyError, TypeError, OSError):
             continue
-        names = ("tasks", "identities", "contexts", "curves", "labels", "samples")
+        names = ("tasks", "identities", "contexts", "curves", "losses", "labels", "samples")
         asked = state["specification"]
         record = Record(
             _name(asked, path.parent),

@@ -21,7 +21,7 @@ __all__ = ["Held", "Position", "found_in", "held_in", "is_state", "state_of"]
 # What is kept of the record while it grows, but for times.
 FOUND = (
     *("tasks", "identities", "contexts", "switches", "accuracy", "macro_f1"),
-    *("density", "availability", "curves", "labels", "samples"),
+    *("density", "availability", "curves", "losses", "labels", "samples"),
 )
 TABLES = ("accuracy", "macro_f1")
 ALONE = ("isolated", "isolated_macro_f1")  # which may come to be known later
@@ -128,7 +128,7 @@ def held_in(
 def _of_older(found: Mapping[str, Any]) -> dict[str, Any]:
     """What older states lack."""
     begun = len(found["tasks"]) if isinstance(found.get("tasks"), list) else 0
-    later = {"labels": [[]] * begun, "samples": [0] * begun, "switches": []}
+    later = {"labels": [[]] * begun, "losses": [[]] * begun, "samples": [0] * begun, "switches": []}
     return {**dict.fromkeys(ALONE), "identities": found.get("contexts"), **later}
 
 
@@ -179,7 +179,7 @@ def _check_contexts(
     inferred: bool,
 ) -> None:
     begun, identities = len(found["tasks"]), len(position["identities"])
-    for name in ("identities", "contexts", "curves", "labels", "samples"):
+    for name in ("identities", "contexts", "curves", "losses", "labels", "samples"):
         check(len(found[name]), Whole(begun, begun), f"found {name}")
     # A context beyond these would be made when it is asked for, whatever its number is.
     books = _books(learner) if inferred else None

@@ -11,7 +11,7 @@ function told(measure, found, spread = true) {
 function mainNumber(measure, found) {
   if (!found) return element("span", { class: "none" }, "–");
   const [mean, spread] = told(measure, found).split(" ± ");
-  return element("span", {}, mean, spread ? element("small", {}, ` ± ${spread}`) : null);
+  return element("span", {}, mean, spread ? element("small", { class: "pm" }, ` ± ${spread}`) : null);
 }
 
 function comparison() {

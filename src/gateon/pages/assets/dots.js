@@ -2,8 +2,9 @@
 
 // rows = [{name, colour, mean, spread, each: [], beside}]; beside is another's number, if there is one
 function dots(rows, { format, title, low, high, width = pageWidth(), best, besideName }) {
-  const each = 26, known = rows.filter(row => row.mean != null);
-  const values = known.flatMap(row => [row.mean - (row.spread || 0), row.mean + (row.spread || 0), ...(row.each ?? []), ...(row.beside == null ? [] : [row.beside])]);
+  const each = 26, values = rows.flatMap(row => [
+    ...(row.mean == null ? [] : [row.mean - (row.spread || 0), row.mean + (row.spread || 0), ...(row.each ?? [])]),
+    ...(row.beside == null ? [] : [row.beside])]);
   const [floor, ceiling, gap] = rounded(low ?? Math.min(...values), high ?? Math.max(...values), Math.max(2, Math.floor(width / 130)));
   const left = Math.min(width * 0.36, 16 + 7.2 * Math.max(...rows.map(row => Math.min(30, row.name.length)))), right = 96, top = 8;
   const height = top + each * rows.length + 40;
@@ -27,7 +28,7 @@ function dots(rows, { format, title, low, high, width = pageWidth(), best, besid
       group.append(drawn("circle", { class: "mean", cx: place(row.mean), cy: y, r: 5 }));
     }
     if (row.beside != null) group.append(drawn("path", { class: "beside", d: `M${place(row.beside)} ${y - 6}l6 6l-6 6l-6-6z` }));
-    const told = row.mean == null ? "–" : format(row.mean) + (row.spread ? ` ± ${format(row.spread)}` : "");
+    const told = row.mean == null ? row.beside == null ? "–" : `(${format(row.beside)})` : format(row.mean) + (row.spread ? ` ± ${format(row.spread)}` : "");
     group.append(drawn("text", { class: row.name === best ? "value best" : "value", x: width - right + 12, y: y + 4 }, told));
     hinting(group, () => `${row.name}: ${told}${row.each?.length > 1 ? `\neach: ${row.each.map(v => format(v)).join(", ")}` : ""}${row.beside == null ? "" : `\n${besideName}: ${format(row.beside)}`}`);
     root.append(group);

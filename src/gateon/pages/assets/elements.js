@@ -4,7 +4,9 @@ let FACTS = JSON.parse(document.getElementById("facts").textContent);
 const VIEW = new Map(); // what the reader chose, by name: it outlasts drawing the page again
 const repaint = []; // what to do when the theme changes
 
-const percent = (value, digits = 2) => value == null ? "–" : (100 * value).toFixed(digits);
+// With a minus that is as wide as a plus, and without one in front of zero.
+const fixed = (value, digits) => value.toFixed(digits).replace(/^-(0\.?0*)$/, "$1").replace("-", "−");
+const percent = (value, digits = 2) => value == null ? "–" : fixed(100 * value, digits);
 const signed = (value, digits = 1) => `${value < 0 ? "−" : "+"}${Math.abs(value).toFixed(digits)}`;
 const shorter = (text, most) => text.length > most ? `${text.slice(0, most - 1)}…` : text;
 const grouped = number => number.toLocaleString("en");

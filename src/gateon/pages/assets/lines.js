@@ -1,4 +1,4 @@
-// Lines: series = [{name, colour, dash, points: [[x, y]], band: [[x, low, high]], faint}]
+// Lines: series = [{name, colour, dash, points: [[x, y]], band: [[x, low, high]], faint, thin, loose}]; loose is dots alone
 
 // The range widened to round numbers, and the distance of about `count` ticks.
 function rounded(low, high, count) {
@@ -63,8 +63,9 @@ function chart(series, { x, y, low, high, format = (v, gap) => percent(v, gap ? 
       group.append(drawn("path", { class: "band", d: `${path(around)}Z` }));
     }
     const line = drawn("path", { class: `curve${one.faint ? " faint" : ""}`, d: path(one.points), "stroke-dasharray": DASHES[one.dash ?? 0] });
-    group.append(line);
-    const known = one.points.filter(p => p[1] != null), few = one.points.length < 26 && !one.faint;
+    if (one.thin) line.classList.add("thin");
+    if (!one.loose) group.append(line);
+    const known = one.points.filter(p => p[1] != null), few = one.loose || one.points.length < 26 && !one.faint && !one.thin;
     for (const [px, py] of known) {
       const [cx, cy] = place(px, py);
       if (few) group.append(drawn("circle", { cx, cy, r: 2.6 }));

@@ -13,7 +13,7 @@ function livingTasks() {
     { title: "rows", about: "learned so far", value: t => t.rows, show: t => grouped(t.rows) },
     { title: "learned", about: "the last time", value: t => t.learned, show: t => day(t.learned) },
     { title: "then", about: "accuracy on held-out rows right after it was learned last, task told", value: t => t.then, show: t => share(t.then) },
-    { title: "now", about: "accuracy on the same rows today, task told", value: t => t.now, show: t => t.error == null ? share(t.now) : element("span", {}, percent(t.now, 1), element("small", {}, ` ± ${percent(t.error, 1)}`)) },
+    { title: "now", about: "accuracy on the same rows today, task told", value: t => t.now, show: t => t.error == null ? share(t.now) : element("span", {}, percent(t.now, 1), element("small", { class: "pm" }, ` ± ${percent(t.error, 1)}`)) },
     { title: "not told", about: "accuracy today where the model finds the task itself", value: t => t.untold, show: t => share(t.untold) },
     { title: "held out", about: "rows it is measured on; ± is two standard errors of so many", value: t => t.held, show: t => grouped(t.held) },
     { title: "", words: true, value: t => risky.has(t.name) ? risky.get(t.name).head : "~", show: t => risky.has(t.name) ? element("span", { class: `chip ${risky.get(t.name).mood}` }, risky.get(t.name).head) : element("span", { class: "chip good" }, "kept") },

@@ -6,7 +6,7 @@ function matrix(rows, { down, across, colour, label, tell = label, fits = 25, wi
   const written = down.short && height <= 30, most = written ? Math.max(...down.short.map(name => Math.min(22, name.length))) : 0;
   const left = written ? 14 + 6.6 * most : 40, top = 34;
   const cell = Math.max(3, Math.min(46, Math.floor((width - left) / columns), Math.floor(620 / height)));
-  const [wide, tall] = [left + cell * columns, top + cell * height];
+  const [wide, tall] = [left + cell * columns + 6, top + cell * height + 6];
   const canvas = element("canvas", { role: "img", "aria-label": `${down.title} by ${across.title}, ${height} by ${columns}` });
   const at = event => {
     const box = canvas.getBoundingClientRect(), zoom = wide / box.width;

@@ -19,57 +19,60 @@ const shortStream = stream => stream.replace(/-mnist$/, "");
 
 function numbersOf(table) {
   if (!table.measures.length || !table.entries.length) return null;
+  const streams = table.streams.filter(stream => table.entries.some(e => e.stream === stream));
   const [place, again] = redrawn(() => {
     const measure = table.measures.find(m => m.name === VIEW.get("table measure")) ?? table.measures[0];
-    return [grid(table, measure), besides(table, measure)];
+    const chosen = VIEW.get("table stream"), shown = chosen === "all" ? streams : [chosen];
+    return [grid(table, measure, shown), ...shown.map(stream => besides(table, measure, stream, shown.length > 1))];
   });
-  const tools = element("div", { class: "tools bar" }, segmented("table measure", table.measures.map(m => [m.name, m.title]), again));
+  const few = streams.length * (1 + table.columns.length) <= 9, names = streams.map(s => [s, shortStream(s)]);
+  const tools = element("div", { class: "tools bar" }, segmented("table measure", table.measures.map(m => [m.name, m.title]), again),
+    segmented("table stream", streams.length > 1 && few ? [["all", "all streams"], ...names] : names, again));
   again();
   return section("table", "Table", "The table", `Ours, mean ± standard deviation over seeds, beside the numbers of ${table.printed}; a difference is ours minus theirs. A dash where nothing was run, or nothing was printed.`, tools, place);
 }
 
-function grid(table, measure) {
-  const entry = (row, column, stream) => table.entries.find(e => e.row === row && e.column === column && e.stream === stream);
+const entryOf = (table, row, column, stream) => table.entries.find(e => e.row === row && e.column === column && e.stream === stream);
+
+function grid(table, measure, streams) {
   const printed = (row, stream) => table.paper[row]?.[stream]?.[measure.name], format = formatOf(measure);
   const columns = [{ title: "row", words: true, value: row => table.rows.indexOf(row), show: row => row }];
-  for (const stream of table.streams) {
-    const run = table.columns.filter(column => table.rows.some(row => entry(row, column, stream)?.measures[measure.name] || entry(row, column, stream)?.failed));
-    const where = table.streams.length > 1 ? `${shortStream(stream)}: ` : "";
-    if (run.length && table.rows.some(row => printed(row, stream) != null))
+  for (const stream of streams) {
+    const run = table.columns.filter(column => table.rows.some(row => { const e = entryOf(table, row, column, stream); return e?.measures[measure.name] || e?.failed; }));
+    const where = streams.length > 1 ? `${shortStream(stream)}: ` : "";
+    if (table.rows.some(row => printed(row, stream) != null))
       columns.push({ title: `${where}${table.printed}`, value: row => printed(row, stream), show: row => printed(row, stream) == null ? element("span", { class: "none" }, "–") : element("em", {}, String(printed(row, stream))) });
     for (const column of run) columns.push({
-      title: table.columns.length > 1 ? `${where}${column}` : shortStream(stream), best: measure.best, value: row => entry(row, column, stream)?.measures[measure.name]?.mean,
-      show: row => {
-        const held = entry(row, column, stream), found = held?.measures[measure.name], paper = printed(row, stream);
-        if (!found) return element("span", { class: "none" }, held?.failed ? "diverged" : "–");
-        const difference = paper == null ? null : measure.factor * found.mean - paper;
-        return element("span", { title: `${held.seeds.length} ${held.seeds.length === 1 ? "seed" : "seeds"}, commit ${held.commits.join(", ")}` }, format(found.mean),
-          held.seeds.length > 1 ? element("small", {}, ` ± ${format(found.spread)}`) : null,
-          difference == null ? null : element("small", { class: (difference >= 0) === (measure.best === "max") ? "up" : "down" }, ` ${signed(difference, 1)}`));
-      } });
+      title: table.columns.length > 1 ? `${where}${column}` : streams.length > 1 ? shortStream(stream) : "ours", best: measure.best,
+      value: row => entryOf(table, row, column, stream)?.measures[measure.name]?.mean,
+      show: row => placeOf(entryOf(table, row, column, stream), measure, printed(row, stream), format) });
   }
-  const rows = table.rows.filter(row => columns.slice(1).some(c => c.value(row) != null) || table.entries.some(e => e.row === row && e.failed));
-  return sortable("reproduced", columns, rows);
+  return sortable("reproduced", columns, table.rows.filter(row => columns.slice(1).some(c => c.value(row) != null) || table.entries.some(e => e.row === row && streams.includes(e.stream) && e.failed)));
 }
 
-// Ours and the printed number of every row, for one stream: the column that comes closest to the top.
-function besides(table, measure) {
-  const streams = table.streams.filter(stream => table.entries.some(e => e.stream === stream && e.measures[measure.name]));
-  if (!streams.length) return null;
-  const [place, again] = redrawn(() => {
-    const stream = VIEW.get("table stream"), better = (a, b) => (measure.best === "max") === (a > b);
-    const rows = table.rows.map(row => {
-      const best = table.entries.filter(e => e.row === row && e.stream === stream && e.measures[measure.name])
-        .reduce((found, e) => !found || better(e.measures[measure.name].mean, found.measures[measure.name].mean) ? e : found, null);
-      const printed = table.paper[row]?.[stream]?.[measure.name];
-      if (!best && printed == null) return null;
-      return { name: row, colour: FACTS.palette[0], ...(best?.measures[measure.name] ?? { mean: null }), beside: printed == null ? null : printed / measure.factor };
-    }).filter(Boolean).sort((a, b) => (better(a.mean ?? a.beside, b.mean ?? b.beside) ? -1 : 1));
-    return dots(rows, { title: measure.title, format: formatOf(measure), best: rows[0]?.name, besideName: table.printed });
-  });
-  const tools = streams.length > 1 ? segmented("table stream", streams.map(s => [s, shortStream(s)]), again) : (VIEW.set("table stream", streams[0]), null);
-  again();
-  return figure("Side by side", place, `Dots are ours, of the best column of a row; diamonds are the numbers of ${table.printed}.`, tools ? [tools] : null);
+// One place: our mean and spread, and how far that is from the printed number.
+function placeOf(held, measure, paper, format) {
+  const found = held?.measures[measure.name];
+  if (!found) return element("span", { class: "none" }, held?.failed ? "diverged" : "–");
+  const difference = paper == null ? null : measure.factor * found.mean - paper;
+  return element("span", { title: `${held.seeds.length} ${held.seeds.length === 1 ? "seed" : "seeds"}, commit ${held.commits.join(", ")}` }, format(found.mean),
+    held.seeds.length > 1 ? element("small", {}, ` ± ${format(found.spread)}`) : null,
+    difference == null ? null : element("small", { class: (difference >= 0) === (measure.best === "max") ? "up" : "down" }, ` ${signed(difference, 1)}`));
+}
+
+// Ours and the printed number of every row: of our columns the best.
+function besides(table, measure, stream, named) {
+  const better = (a, b) => (measure.best === "max") === (a > b);
+  const rows = table.rows.map(row => {
+    const best = table.entries.filter(e => e.row === row && e.stream === stream && e.measures[measure.name])
+      .reduce((found, e) => !found || better(e.measures[measure.name].mean, found.measures[measure.name].mean) ? e : found, null);
+    const printed = table.paper[row]?.[stream]?.[measure.name];
+    if (!best && printed == null) return null;
+    return { name: row, colour: FACTS.palette[0], ...(best?.measures[measure.name] ?? { mean: null }), beside: printed == null ? null : printed / measure.factor };
+  }).filter(Boolean).sort((a, b) => (better(a.mean ?? a.beside, b.mean ?? b.beside) ? -1 : 1));
+  if (!rows.some(row => row.mean != null)) return null;
+  return figure(named ? shortStream(stream) : "Side by side", dots(rows, { title: measure.title, format: formatOf(measure), best: rows.find(row => row.mean != null).name, besideName: table.printed }),
+    `Dots are ours, ${table.columns.length > 1 ? "of the best column of a row" : "with one standard deviation"}; diamonds are the numbers of ${table.printed}.`);
 }
 
 function figureOf(table) {

@@ -48,7 +48,7 @@ function room(run) {
     const learned = run.availability.length, ahead = Math.min(left.tasks, 2 * learned);
     free.push({ name: "forecast", colour: "#8a8f99", dash: 1, points: [[learned, left.room], [learned + ahead, left.room - ahead * left.rate]] });
   }
-  const says = left ? `Layer ${left.site} has the least room left, ${percent(left.room, 0)} %. ${left.tasks === null ? "The last tasks took none of it." : `A task takes ${percent(left.rate, 1)} points of it, so about ${left.tasks} more like these fit; the forecast goes on as the later half of the tasks went.`}` : "";
+  const says = left ? `Layer ${left.site} has the least room left, ${percent(left.room, 0)} %. ${left.tasks === null ? "The last tasks took none of it." : left.tasks === 0 ? "It counts as full." : `A task takes ${percent(left.rate, 1)} points of it, so about ${left.tasks} more like these fit; the forecast goes on as the later half of the tasks went.`}` : "";
   return section("room", "Room", "What is still free", `Availability of units or parameters, by layer: it falls where they prove relevant, and what is not available no longer changes. ${says}`,
     side_by_side(
       figure("Room left", chart(free, { x: "tasks learned", y: "mean availability, %", low: 0, high: 1 }), "1 minus this is taken."),

@@ -23,7 +23,7 @@ function gatesSection(run) {
     return side_by_side(
       figure("Units in common", element("div", {}, matrix(shared, { down: axis, across: axis, colour: scaled(SEQUENTIAL, 0, most), label: v => percent(v, 0), tell: v => `${percent(v, 0)} % of their open units in common` }), scaleBar(SEQUENTIAL, "0 %", `${percent(most, 0)} %`)),
         `Open in both, of those open in either. ${grouped(layer.units)} units, ${percent(layer.open, 0)} % of them open in a context.`),
-      figure("Correlation", element("div", {}, matrix(alike, { down: axis, across: axis, colour: scaled(DIVERGING, -far, far), label: v => v.toFixed(2).replace(/^-/, "−").replace("0.", "."), fits: 33, tell: v => `correlation ${v.toFixed(2).replace("-", "−")}` }), scaleBar(DIVERGING, `−${far.toFixed(1)}`, far.toFixed(1))),
+      figure("Correlation", element("div", {}, matrix(alike, { down: axis, across: axis, colour: scaled(DIVERGING, -far, far), label: v => fixed(v, 2).replace("0.", "."), fits: 33, tell: v => `correlation ${fixed(v, 2)}` }), scaleBar(DIVERGING, `−${far.toFixed(1)}`, far.toFixed(1))),
         "Of open gates over units (eq. 18, 19): 0 is what chance gives, 1 the same sub-network."));
   });
   const tools = element("div", { class: "tools bar" },
@@ -54,26 +54,43 @@ function detector(run) {
 
 // What was presented above what was found: a block for every task.
 function contextStrip(run) {
-  const tasks = run.detector.tasks, width = pageWidth(), left = 92, each = (width - left) / Math.max(1, tasks.length);
+  const tasks = run.detector.tasks, first = new Map();
+  for (const task of tasks) if (!first.has(task.context)) first.set(task.context, task.identity);
+  const hue = { identity: task => task.identity, context: task => first.get(task.context) };
+  const width = pageWidth(), left = 92, each = (width - left) / Math.max(1, tasks.length);
   const root = drawn("svg", { viewBox: `0 0 ${width} 66`, width, height: 66, role: "img", "aria-label": "tasks presented and contexts found" });
   [["presented", "identity", 4], ["found", "context", 36]].forEach(([title, key, y]) => {
     root.append(drawn("text", { class: "name", x: 0, y: y + 16 }, title));
     tasks.forEach((task, k) => {
-      const block = drawn("rect", { x: left + k * each, y, width: Math.max(1, each - 2), height: 24, rx: 3, style: `fill: ${ink(FACTS.palette[task[key] % FACTS.palette.length])}` });
+      const block = drawn("rect", { x: left + k * each, y, width: Math.max(1, each - 2), height: 24, rx: 3, style: `fill: ${ink(FACTS.palette[hue[key](task) % FACTS.palette.length])}` });
       hinting(block, () => `task ${k + 1}, ${run.tasks[k]}\nis number ${task.identity + 1}, ended in context ${task.context + 1}`);
       root.append(block);
       if (each > 22) root.append(drawn("text", { class: "on", x: left + (k + 0.5) * each - 1, y: y + 16, "text-anchor": "middle" }, task[key] + 1));
     });
   });
-  return figure("Tasks and contexts", root, "A block is a task, in order. Equal colours in a row are the same task, or the same context: the pattern below should be that above.");
+  return figure("Tasks and contexts", root, "A block is a task, in order. A context has the colour of the first task that ended in it: where the colours differ, a task was taken for another.");
 }
 
+// The loss of batches before they were learned, task after task; those that were suspected stand out.
 function lossChart(run) {
-  const losses = run.detector.losses;
-  if (!losses?.length) return null;
-  const highest = losses.map(l => l[1]).sort((a, b) => a - b)[Math.floor(0.99 * (losses.length - 1))];
-  const series = [{ name: "loss", colour: FACTS.palette[0], points: losses.map(([step, loss]) => [step, Math.min(loss, highest)]), faint: true }];
-  const marks = run.detector.starts.slice(1).map(at => ({ at }));
-  const root = chart(series, { x: "step", y: "loss", low: 0, high: highest, format: (v, gap) => v.toFixed(gap ? digitsFor(gap) : 3), marks, width: pageWidth(), labels: false });
-  return figure("Losses", root, "Of batches before they were learned. Dashed: a task began.");
+  const { losses, switches } = run.detector;
+  if (!losses.some(task => task.length)) return null;
+  const starts = [0], points = [], doubted = [];
+  for (const task of losses) {
+    const begin = starts.at(-1);
+    for (const [step, loss, suspected] of task) {
+      points.push([begin + step, loss]);
+      if (suspected) doubted.push([begin + step, loss]);
+    }
+    starts.push(begin + 1 + task.reduce((most, l) => Math.max(most, l[0]), 0));
+  }
+  const highest = points.map(p => p[1]).sort((a, b) => a - b)[Math.floor(0.995 * (points.length - 1))] || 1;
+  const below = list => list.map(([step, loss]) => [step, Math.min(loss, highest)]);
+  const series = [
+    { name: "loss", colour: FACTS.palette[0], points: below(points), thin: true },
+    { name: "suspected", colour: FACTS.palette[1], points: below(doubted), loose: true },
+    { name: "switch found", colour: FACTS.palette[2], points: switches.map(s => [starts[s.task] + s.step, highest]), loose: true },
+  ];
+  const root = chart(series, { x: "step", y: "loss", low: 0, high: highest, format: (v, gap) => v.toFixed(gap ? digitsFor(gap) : 3), marks: starts.slice(1, -1).map(at => ({ at })), width: pageWidth(), labels: false });
+  return figure("Losses, suspicions, switches", element("div", {}, root, legend(series, root)), "Losses of batches before they were learned. Dotted: a new task began. Suspected batches wait until it is clear where they belong.");
 }
