@@ -670,10 +670,10 @@ def test_by_hand_the_parts_of_bert():
         (
             "llama",
             "model.layers.1.mlp.",
-            {"gate_proj": "act_fn", "up_proj": "up_proj", "down_proj": "down_proj"},
+            {"gate_proj": "<down_proj", "down_proj": "down_proj"},
         ),
         ("roberta", "roberta.embeddings.", {"word_embeddings": "LayerNorm"}),
-        ("roberta", "classifier.", {"dense": "out_proj"}),
+        ("roberta", "classifier.", {"dense": "<out_proj"}),
         ("electra", "classifier.", {"dense": "activation"}),
         ("distilbert", "distilbert.transformer.layer.0.ffn.", {"lin1": "activation"}),
         ("vit", "vit.embeddings.patch_embeddings.", {"projection": "projection"}),
@@ -684,7 +684,9 @@ def test_places_in_models_of_transformers(name, within, places):
     model, x, _ = make(name)
     gates = attach(name, model, x)
     for site, place in places.items():
-        assert gates.sites[within + site].place == within + place
+        found = gates.sites[within + site]
+        assert found.place == within + place.removeprefix("<")
+        assert found.in_front == place.startswith("<")
     heads = [s.name for s in gates.sites.values() if s.head]
     assert heads == {"gpt2": ["lm_head"], "llama": ["lm_head"], "t5": ["lm_head"]}.get(name, heads)
     assert len(heads) == 1

@@ -83,7 +83,45 @@ def feed_forward_of_a_transformer():
     return nn.Sequential(nn.Unflatten(1, (3, 4)), layer, nn.Flatten(), nn.Linear(12, 4)).double()
 
 
-NETWORKS = [dense, convolutional, residual, feed_forward_of_a_transformer]
+class GatedUnits(nn.Module):
+    """Blocks like those of Llama and of Phi-3: units that are products of two others."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.gate, self.up, self.down = (
+            nn.Linear(12, 8),
+            nn.Linear(8, 14),
+            nn.Linear(8, 14, bias=False),
+            nn.Linear(14, 8),
+        )
+        self.norm = nn.RMSNorm(8)
+        self.both, self.back, self.drop = nn.Linear(8, 24), nn.Linear(12, 8), nn.Dropout(0.0)
+        self.head = nn.Linear(8, 4)
+
+    def forward(self, x):
+        x = self.first(x)
+        x = x + self.down(nn.functional.silu(self.gate(x)) * self.up(x))
+        gate, up = self.both(self.norm(x)).chunk(2, dim=-1)
+        return self.head(x + self.back(self.drop(up * torch.sigmoid(gate))))
+
+
+def gated_units():
+    return GatedUnits().double()
+
+
+def with_glu():
+    layers = [nn.Linear(12, 20), nn.GLU(), nn.Linear(10, 16), nn.GLU(), nn.Linear(8, 4)]
+    return nn.Sequential(*layers).double()
+
+
+NETWORKS = [
+    dense,
+    convolutional,
+    residual,
+    feed_forward_of_a_transformer,
+    gated_units,
+    with_glu,
+]
 
 
 def attached(network, contexts=3, **options):
@@ -167,13 +205,14 @@ def test_training_compactly_ends_where_training_at_full_width_does(
     assert any((A < 0.9).any() for name, A in ours.items() if name.endswith("applied"))
 
 
+@pytest.mark.parametrize("network", [dense, with_glu])
 @pytest.mark.parametrize("relevance", ["activity", "next-layer", "next-layer-gated"])
 @pytest.mark.parametrize("apply", ["step", "switch"])
-def test_every_measure_of_relevance_is_exact_too(relevance, apply):
+def test_every_measure_of_relevance_is_exact_too(relevance, apply, network):
     method = gateon.GateON(
         relevance=relevance, apply=apply, epsilon=0.5, rate=0.05, density=0.5, width=1.0, power=1
     )
-    whole, part = (trained(dense, method, SMOOTH_ADAM, compactly) for compactly in (False, True))
+    whole, part = (trained(network, method, SMOOTH_ADAM, compactly) for compactly in (False, True))
     assert_same(part.method.handle.state_dict(), whole.method.handle.state_dict())
 
 

@@ -242,8 +242,12 @@ def test_an_activation_module_used_with_its_layer_only_keeps_the_gate_however_of
     assert places(model) == {"twice": "behind act"}
 
 
-def test_gated_linear_units_and_softmax_are_no_activations_of_single_units():
-    assert places(nn.Sequential(nn.Linear(4, 8), nn.GLU(), nn.Linear(4, 2))) == {"0": "behind 0"}
+def test_a_gated_linear_unit_halves_the_units_and_softmax_is_no_activation_of_single_units():
+    assert places(nn.Sequential(nn.Linear(4, 8), nn.GLU(), nn.Linear(4, 2))) == {"0": "behind 1"}
+    (site, _) = find_sites(nn.Sequential(nn.Linear(4, 8), nn.GLU(), nn.Linear(4, 2)), None)
+    assert (site.units, site.multiplied, site.narrows) == (4, True, True)
+    over_positions = nn.Sequential(nn.Linear(4, 8), nn.GLU(1), nn.Linear(8, 2))
+    assert places(over_positions) == {"0": "behind 0"}
     assert places(nn.Sequential(nn.Linear(4, 8), nn.Softmax(-1), nn.Linear(8, 2))) == {
         "0": "behind 0"
     }

@@ -201,3 +201,41 @@ def test_a_model_that_draws_numbers_does_not_move_the_generator():
     state = torch.get_rng_state()
     trace(model, torch.ones(1, 5))
     assert torch.equal(state, torch.get_rng_state())
+
+
+@pytest.mark.parametrize(
+    ("cut", "name"),
+    [
+        (lambda x: x.chunk(2, dim=-1), "halves"),
+        (lambda x: torch.chunk(x, 2, -1), "halves"),
+        (lambda x: x.tensor_split(2, dim=-1), "halves"),
+        (lambda x: x.split([2, 2], dim=-1), "halves"),
+        (lambda x: x.chunk(2), "chunk"),
+        (lambda x: x.chunk(4, dim=-1)[:2], "chunk"),
+        (lambda x: x.split([1, 3], dim=-1), "split"),
+    ],
+)
+def test_only_a_cut_of_the_last_dimension_into_two_equal_parts_makes_halves(cut, name):
+    class Cuts(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a = nn.Linear(5, 4)
+
+        def forward(self, x):
+            one, other = cut(self.a(x))
+            return one, other
+
+    assert name in [call.name for call in trace(Cuts(), torch.ones(2, 5)).calls]
+
+
+def test_halves_of_a_known_size_are_seen_where_the_model_is_run():
+    class Cuts(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a = nn.Linear(5, 4)
+
+        def forward(self, x):
+            return self.a(x).split(2, dim=1)
+
+    assert trace(Cuts(), torch.ones(2, 5)).calls[-1].name == "halves"
+    assert trace(Cuts()).calls[-1].name == "split", "symbolically the last dimension is not known"

@@ -37,6 +37,7 @@ KEEPS_ZERO_MODULES = {"relu", "leakyrelu"} | ZERO_AT_ZERO  # class names in lowe
 ACTIVATIONS = KEEPS_ZERO | {"sigmoid", "softplus", "hardsigmoid", "logsigmoid", "square"}
 NORMS = {"batch_norm", "layer_norm", "group_norm", "instance_norm", "rms_norm", "normalize"}
 SUMS = {"add", "iadd", "radd", "sub", "isub"}
+PRODUCTS = {"mul", "imul", "rmul", "multiply"}
 # Modules that pass units on without mixing them.
 TRANSPARENT = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.Identity)
 POOLS = tuple(
@@ -50,7 +51,9 @@ POOL_NAMES = {
 
 
 def role(wiring: Wiring, index: int) -> str:
-    """What a call is: "transparent", "norm", "activation", "sum" or "other".
+    """What a call is: "transparent", "norm", "activation", "sum", "product", "glu" or "other".
+
+    A "glu" multiplies one half of the units by the other.
 
     >>> from .wiring import trace
     >>> wiring = trace(nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Dropout()))
@@ -67,6 +70,12 @@ def role(wiring: Wiring, index: int) -> str:
         return "norm"
     if is_activation(call.module) or (is_function and call.name in ACTIVATIONS):
         return "activation"
+    if isinstance(call.module, nn.GLU):
+        return "glu" if call.module.dim == -1 else "other"
+    if is_function and call.name in PRODUCTS and len(call.inputs) == 2:
+        return "product"
+    if is_function and call.name == "glu":
+        return "glu"
     return "sum" if is_function and call.name in SUMS else "other"
 
 
@@ -111,7 +120,9 @@ def sums_layers_only(wiring: Wiring, index: int) -> bool:
 
 
 def acts_on_each_unit(call: Call) -> bool:
-    """Whether the call computes each unit from that unit alone."""
+    """Whether the call computes each unit from that unit alone, or from its two factors."""
+    if _multiplies(call):
+        return True
     if call.module is None:
         return call.name in ACTIVATIONS
     return is_activation(call.module) or _has_separate_statistics(call.module)
@@ -119,12 +130,20 @@ def acts_on_each_unit(call: Call) -> bool:
 
 def keeps_zero(call: Call) -> bool:
     """Whether a unit that is 0 for every sample stays 0."""
+    if _multiplies(call):
+        return True
     if _has_separate_statistics(call.module):
         return getattr(call.module, "weight", None) is None
     if call.module is None:
         return call.name in KEEPS_ZERO
     name = type(call.module).__name__.lower()
     return isinstance(call.module, UnitLength) or name in KEEPS_ZERO_MODULES
+
+
+def _multiplies(call: Call) -> bool:
+    """Whether the call makes units by multiplying others."""
+    by_name = call.module is None and call.name in {*PRODUCTS, "glu"}
+    return by_name or isinstance(call.module, nn.GLU)
 
 
 def has_tensors(module: nn.Module | None) -> bool:

@@ -35,6 +35,7 @@ __all__ = [
     "kind_of",
     "layer_kind",
     "narrows",
+    "outputs_per_unit",
     "own_parameters",
     "rescales",
     "resize",
@@ -82,6 +83,10 @@ class Kind:
     def input_axis(self, layer: Any) -> int:
         """The dimension of the weight that counts inputs."""
         return 1
+
+    def scale_offset(self, layer: Any) -> float:
+        """What a norm adds to its weight before it multiplies by it."""
+        return 0.0
 
     def spread(self, layer: Any, name: str, values: Tensor) -> Tensor | None:
         """One value per unit, shaped to multiply a parameter; see `spread`."""
@@ -207,8 +212,26 @@ def rescales(norm: nn.Module, units: int, dim: int) -> bool:
     return units_of(norm) in (None, units)
 
 
-def spread(module: nn.Module, name: str, values: Tensor) -> Tensor | None:
+def outputs_per_unit(module: nn.Module, units: int) -> int:
+    """How many outputs of a layer make one of so many units.
+
+    >>> outputs_per_unit(nn.Linear(3, 8), units=4), outputs_per_unit(nn.LayerNorm(4), units=4)
+    (2, 1)
+    """
+    made = (units_of(module) or units) if is_layer(module) else units
+    return made // units if made % units == 0 else 1
+
+
+def spread(
+    module: nn.Module, name: str, values: Tensor, *, multiplied: bool = False
+) -> Tensor | None:
     """One value per unit, shaped to multiply a parameter; None if no single unit owns it.
+
+    Args:
+        module: The layer or norm.
+        name: The parameter's name in it.
+        values: One for each unit.
+        multiplied: Whether units may be products of several outputs of one layer.
 
     >>> import torch
     >>> spread(nn.Conv2d(3, 8, 5), "weight", torch.ones(8)).shape
@@ -220,7 +243,9 @@ def spread(module: nn.Module, name: str, values: Tensor) -> Tensor | None:
         inside: Any = module.base_layer
         if not name.startswith(INSIDE):
             return None
-        return spread(inside, name.removeprefix(INSIDE), values)
+        return spread(inside, name.removeprefix(INSIDE), values, multiplied=multiplied)
+    if multiplied and (blocks := outputs_per_unit(module, len(values))) > 1:
+        values = values.repeat(blocks)
     if isinstance(module, nn.PReLU) and module.num_parameters == 1:
         return None  # one slope shared by all units
     kind = kind_of(module) or (Kind() if is_activation(module) else None)

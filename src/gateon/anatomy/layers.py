@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
@@ -174,3 +176,13 @@ class ForeignNorm(Kind):
     def units(self, layer: Any) -> int:
         """One scale per unit."""
         return int(layer.weight.shape[0])
+
+    def scale_offset(self, layer: Any) -> float:
+        """1 for Gemma's norms, which multiply by 1 + weight: with a weight of 0 they still speak."""
+        twin = copy.deepcopy(layer).eval()
+        weight = twin.weight.detach()
+        weight.zero_()
+        x = torch.arange(1.0, 1 + 2 * len(weight), dtype=weight.dtype, device=weight.device)
+        with torch.no_grad():
+            silent = not twin.forward(x.view(1, 2, -1)).any()
+        return 0.0 if silent else 1.0

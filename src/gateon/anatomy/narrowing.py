@@ -11,18 +11,22 @@ from .wiring import Wiring
 __all__ = ["can_narrow"]
 
 
-def can_narrow(wiring: Wiring, chain: list[int], units: int, dim: int) -> tuple[bool, bool]:
+def can_narrow(
+    wiring: Wiring, chain: list[int], units: int, dim: int, *, outputs: int
+) -> tuple[bool, bool]:
     """Whether closed units can be left out: for a gate at the end of the chain, and at its start.
 
     Args:
         wiring: The calls of one forward pass.
         chain: The layer, and the norms, activations and sums between it and the gate.
-        units: The number of units of the layer.
+        units: The number of units at the end of the chain.
         dim: The dimension of its output that counts units.
+        outputs: The number of outputs of the layer: twice the units if one half multiplies the
+            other.
     """
     summed = [_summed_layers(wiring, i) for i in chain]
     makers = {chain[0], *(layer for layers in summed for layer in layers)}
-    fits = all(_makes_units_once(wiring, i, units) for i in makers) and all(
+    fits = all(_makes_units_once(wiring, i, outputs) for i in makers) and all(
         _knows_all_summands(wiring, i) for i in chain
     )
     private = fits and _is_read_by_layers_only(wiring, chain[-1], units, dim)

@@ -21,6 +21,7 @@ from .flow import (
 from .kinds import is_activation, is_layer, rescales, unit_dim, units_of
 from .narrowing import can_narrow
 from .norm import ContextNorm
+from .products import multiplies_layers
 from .wiring import Wiring
 
 __all__ = ["Site", "place_gate", "readers_of"]
@@ -53,6 +54,8 @@ class Site:
         columns: Layers that read nothing but these units, and whose columns share the availability
             of the units: in LoRA, rank i is row i of A and column i of B. Closed units of such a
             site rest: neither momentum nor decay moves them.
+        multiplied: Whether a unit is a product, as in SwiGLU: of two layers, which the site both
+            owns, or of two halves of one, which has twice as many outputs as the site has units.
         fixed: Whether its parameters never move, as at availability 0. They have no gradient while
             the gates are attached, except those of adapters.
         note: A remark shown by print(gates).
@@ -73,6 +76,7 @@ class Site:
     rescaled: bool = False
     centred: bool = False
     columns: tuple[str, ...] = ()
+    multiplied: bool = False
     fixed: bool = False
     note: str = ""
 
@@ -93,6 +97,10 @@ def place_gate(wiring: Wiring, index: int, *, is_head: bool) -> Site:
     roles = [role(wiring, i) for i in chain]
     if "sum" in roles and not _is_hookable(wiring, chain[-1], layer.name):
         chain = chain[: roles.index("sum")]
+    chain = _up_to_products(wiring, chain, units, dim)
+    made, joins = units, _products(wiring, chain)
+    if any(role(wiring, i) == "glu" for i in chain):
+        units //= 2
     last = calls[chain[-1]]
     site = Site(
         layer.name,
@@ -102,15 +110,16 @@ def place_gate(wiring: Wiring, index: int, *, is_head: bool) -> Site:
         dim,
         readers=readers_of(wiring, chain[-1], units, dim),
         rescaled=any(role(wiring, i) == "norm" and not has_tensors(calls[i].module) for i in chain),
+        multiplied=bool(joins),
     )
     if not is_head:
-        narrows, narrows_before_norm = can_narrow(wiring, chain, units, dim)
+        narrows, narrows_before_norm = can_narrow(wiring, chain, units, dim, outputs=made)
         site = replace(site, narrows=narrows, narrows_before_norm=narrows_before_norm)
     if last.module is not None and is_activation(last.module):
         site = replace(site, activation=last.name)
     if len(chain) > 1 and wiring.users(index) == [chain[1]] and wiring.times(layer.name) == 1:
         site = replace(site, centred=isinstance(calls[chain[1]].module, ContextNorm))
-    end = max(n for n, i in enumerate(chain) if n == 0 or _is_hookable(wiring, i, layer.name))
+    end = _last_hookable(wiring, chain, layer.name)
     behind, tail = calls[chain[end]].name, [function_name(calls[i]) for i in chain[end + 1 :]]
     if all(name in HOMOGENEOUS for name in tail):
         return replace(site, place=behind)
@@ -141,7 +150,7 @@ def readers_of(wiring: Wiring, index: int, units: int, dim: int) -> tuple[str, .
                 return ()
             readers.append(call.name)
         elif (
-            role(wiring, current) != "other"
+            role(wiring, current) not in ("product", "glu", "other")
             or flattens(wiring, current)
             or pools(wiring, current, dim)
         ):
@@ -156,7 +165,7 @@ def _chain(wiring: Wiring, index: int, units: int, dim: int) -> list[int]:
 
     Sums belong to the chain if every summand is a layer that feeds nothing else.
     """
-    chain, kept, current = [index], 1, index
+    chain, kept, current, outputs = [index], 1, index, units
     while len(users := wiring.users(current)) == 1 and current not in wiring.outputs:
         current = users[0]
         kind = role(wiring, current)
@@ -165,6 +174,12 @@ def _chain(wiring: Wiring, index: int, units: int, dim: int) -> list[int]:
             continue
         if kind == "other" or (kind == "sum" and not sums_layers_only(wiring, current)):
             break
+        if kind == "product" and not multiplies_layers(wiring, current, units, dim):
+            break
+        if kind == "glu":
+            if dim != -1 or units % 2 or units != outputs:
+                break
+            units //= 2
         if kind == "norm" and module is not None and not rescales(module, units, dim):
             break
         if kind == "transparent":
@@ -173,6 +188,26 @@ def _chain(wiring: Wiring, index: int, units: int, dim: int) -> list[int]:
         if kind != "sum":
             kept = len(chain)
     return chain[:kept]
+
+
+def _products(wiring: Wiring, chain: list[int]) -> list[int]:
+    """Where in the chain units are multiplied."""
+    return [n for n, i in enumerate(chain) if role(wiring, i) in ("product", "glu")]
+
+
+def _up_to_products(wiring: Wiring, chain: list[int], units: int, dim: int) -> list[int]:
+    """The chain, or the part before its first product if no gate can sit behind the last."""
+    joins, name = _products(wiring, chain), wiring.calls[chain[0]].name
+    if not joins or _last_hookable(wiring, chain, name) >= joins[-1]:
+        return chain
+    halved = any(role(wiring, i) == "glu" for i in chain)
+    reader = _only_reader(wiring, chain[-1], units // 2 if halved else units, dim)
+    return chain if reader is not None and wiring.times(name) == 1 else chain[: joins[0]]
+
+
+def _last_hookable(wiring: Wiring, chain: list[int], layer: str) -> int:
+    """The last place in the chain behind which a gate can sit."""
+    return max(n for n, i in enumerate(chain) if n == 0 or _is_hookable(wiring, i, layer))
 
 
 def _is_hookable(wiring: Wiring, index: int, layer: str) -> bool:

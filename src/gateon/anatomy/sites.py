@@ -12,6 +12,7 @@ from torch import nn
 
 from .kinds import is_layer, is_norm, own_parameters, unit_dim, units_of
 from .placement import Site, place_gate, readers_of
+from .products import join_halves
 from .wiring import Wiring, is_leaf, trace
 
 __all__ = ["Site", "find_sites", "matching"]
@@ -47,7 +48,7 @@ def find_sites(
         given = [site for site in sites if isinstance(site, Site)]
         if given:
             return given
-    found = _discover(model, trace(model, example), gate_heads=head)
+    found = _discover(model, join_halves(trace(model, example)), gate_heads=head)
     if sites is None:
         return found
     patterns = [sites] if isinstance(sites, str) else [str(pattern) for pattern in sites]
@@ -130,7 +131,12 @@ def _sites_of_layers(wiring: Wiring, *, gate_heads: bool) -> list[Site]:
             site = replace(site, head=True, gated=gate_heads)
         other = found.get((site.place, site.in_front))
         if other is not None:  # like the embeddings of BERT, which are summed before one norm
-            site = replace(other, owns=tuple(dict.fromkeys(other.owns + site.owns)))
+            site = replace(
+                other,
+                owns=tuple(dict.fromkeys(other.owns + site.owns)),
+                narrows=other.narrows and site.narrows,
+                narrows_before_norm=other.narrows_before_norm and site.narrows_before_norm,
+            )
         found[site.place, site.in_front] = site
     return list(found.values())
 

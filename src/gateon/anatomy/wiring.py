@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -105,6 +106,9 @@ def _trace_symbolically(model: nn.Module) -> Wiring:
         sources = tuple(index[n] for n in node.all_input_nodes if n in index)
         if node.op == "output":
             wiring.outputs = sources
+            continue
+        if node.target is operator.getitem and wiring.calls[sources[0]].name == "halves":
+            index[node] = sources[0]  # as where the model is run: both halves are one result
             continue
         index[node] = len(wiring.calls)
         module = modules[str(node.target)] if node.op == "call_module" else None
@@ -244,9 +248,15 @@ def _tensors(value: Any) -> Iterator[Tensor]:
 def _label(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
     """One name for all spellings: "relu" for relu, relu_ and Tensor.relu, "add" for + and __add__.
 
-    A view or reshape to (batch, -1) is called "flatten" too.
+    A view or reshape to (batch, -1) is called "flatten" too, a cut of the last dimension into two
+    halves "halves", and gated linear units over another dimension are none of single units.
     """
     name = str(getattr(function, "__name__", function)).strip("_")
+    if name in {"chunk", "tensor_split", "split"}:
+        return "halves" if _halves_last_dimension(name, args, kwargs) else name
+    if name == "glu":
+        dim = args[1] if len(args) > 1 else kwargs.get("dim", -1)
+        return "glu" if dim == -1 else "glu_elsewhere"
     if name == "flatten":
         start = args[1] if len(args) > 1 else kwargs.get("start_dim", 0)
         return "flatten" if start == 1 else "reshape"
@@ -256,3 +266,19 @@ def _label(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str
             return "reshape"
         return "flatten" if sizes[1] == -1 else "flatten_to_size"
     return name
+
+
+def _halves_last_dimension(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Whether a chunk or split cuts the last dimension into two halves."""
+    x, *rest = args
+    rest += [value for key, value in kwargs.items() if key not in {"dim", "axis", "input"}]
+    parts, dim = rest[0], rest[1] if len(rest) > 1 else kwargs.get("dim", kwargs.get("axis", 0))
+    if isinstance(x, Tensor) and isinstance(dim, int) and dim >= 0:
+        dim -= x.dim()
+    if dim != -1:
+        return False
+    if isinstance(parts, tuple | list):
+        return len(parts) == 2 and parts[0] == parts[1] and name == "split"
+    if name == "split":
+        return isinstance(x, Tensor) and x.shape[-1] == 2 * parts
+    return bool(parts == 2) and not (isinstance(x, Tensor) and x.shape[-1] % 2)

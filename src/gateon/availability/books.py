@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from ..anatomy.adapters import has_adapters
-from ..anatomy.kinds import own_parameters, spread, spread_columns
+from ..anatomy.kinds import outputs_per_unit, own_parameters, spread, spread_columns
 from ..anatomy.sites import Site, matching
 from ..gating.gates import Gates
 from .ledgers import ParameterLedger, UnitLedger
@@ -201,7 +201,8 @@ class Books:
             found = weight_by_unit(self.gates.model, ledger)
             if found is not None:
                 parameter, axis = found
-                return ledger.running[parameter].movedim(axis, 0).flatten(1).mean(1)
+                of_outputs = ledger.running[parameter].movedim(axis, 0).flatten(1).mean(1)
+                return of_outputs.view(-1, site.units).mean(0)
         return None
 
 
@@ -210,10 +211,12 @@ def weight_by_unit(model: nn.Module, ledger: ParameterLedger) -> tuple[nn.Parame
 
     None if no weight of the ledger belongs to single units.
     """
-    units = ledger.site.units
+    units, multiplied = ledger.site.units, ledger.site.multiplied
     for parameter, name in ledger.names.items():
         module, _, part = name.rpartition(".")
-        shaped = spread(model.get_submodule(module), part, torch.ones(units))
-        if parameter.dim() > 1 and shaped is not None and shaped.numel() == units:
-            return parameter, shaped.shape.index(units)
+        owner = model.get_submodule(module)
+        outputs = units * (outputs_per_unit(owner, units) if multiplied else 1)
+        shaped = spread(owner, part, torch.ones(units), multiplied=multiplied)
+        if parameter.dim() > 1 and shaped is not None and shaped.numel() == outputs:
+            return parameter, shaped.shape.index(outputs)
     return None

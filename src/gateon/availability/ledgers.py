@@ -68,7 +68,8 @@ class UnitLedger:
             name: of the parameter in it.
             columns: whether the units are those that the layer reads, not those that it makes.
         """
-        shaped = partial(spread_columns if columns else spread, module, name)
+        makes = partial(spread, multiplied=self.site.multiplied)
+        shaped = partial(spread_columns if columns else makes, module, name)
         if shaped(self.applied) is None:
             return False
         self.owned[parameter] = shaped

@@ -172,7 +172,7 @@ class Through:
         with torch.no_grad():
             gate = self.gates.gates.get(owner.name) if owner is not None else None
             if gate is not None and not gate.off:
-                slope = slope * gate.gain_like(slope, unit_dim(reader.layer))
+                slope = slope * _gain_like(gate, slope, unit_dim(reader.layer))
             dim = self.site.dim
             if x.dim() < -dim or x.shape[dim] != self.site.units:
                 dim = -1  # flattened: every unit at several positions
@@ -180,6 +180,12 @@ class Through:
             mu = mu.unflatten(0, (self.site.units, -1)).sum(1) * len(x)
         kept: Tensor = _Deposit.apply(made, self.tap, mu)  # type: ignore[no-untyped-call]
         return kept
+
+
+def _gain_like(gate: Gate, made: Tensor, dim: int) -> Tensor:
+    """The gains of a gate for what a layer makes: once more for a second factor of its units."""
+    gain = gate.gain_like(made, dim)
+    return torch.cat([gain] * (made.shape[dim] // gate.site.units), dim)
 
 
 class _Deposit(torch.autograd.Function):

@@ -204,7 +204,13 @@ class HAT(Scaled):
             of_shared: the measure of units without a mask, which every task uses.
         """
         parameter, mask = owned.parameter, self.masks.get(owned.site)
-        made = None if mask is None else spread(owned.module, owned.name, getattr(mask, measure))
+        made = (
+            None
+            if mask is None
+            else spread(
+                owned.module, owned.name, getattr(mask, measure), multiplied=mask.site.multiplied
+            )
+        )
         smaller = parameter.new_full((1,), of_shared) if made is None else made
         if owned.source is not None:
             smaller = torch.minimum(

@@ -14,8 +14,9 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
-from ..anatomy.kinds import Kind, input_weights, kind_of, stem
+from ..anatomy.kinds import Kind, input_weights, kind_of, outputs_per_unit, stem
 from ..anatomy.norm import ContextNorm
+from ..anatomy.sites import Site
 from ..gating.gate import Gate
 from ..gating.gates import Gates, gates_of
 
@@ -89,7 +90,7 @@ def cut_for(gates: Gates, context: int, active: Mapping[str, Tensor] | None = No
         indices = units.get(site.name)
         if indices is not None:
             for name in site.owns:
-                _cut_outputs(cut, model, name, indices, site.units)
+                _cut_outputs(cut, model, name, indices, site)
             for name in site.readers:
                 _cut_inputs(cut, model, name, indices, site.units)
     for name, module in model.named_modules():
@@ -135,8 +136,11 @@ def _active_units(gates: Gates, context: int) -> dict[str, Tensor]:
     return found
 
 
-def _cut_outputs(cut: Cut, model: nn.Module, name: str, indices: Tensor, units: int) -> None:
-    module = model.get_submodule(name)
+def _cut_outputs(cut: Cut, model: nn.Module, name: str, indices: Tensor, site: Site) -> None:
+    module, units = model.get_submodule(name), site.units
+    if site.multiplied and (blocks := outputs_per_unit(module, units)) > 1:
+        indices = torch.cat([indices + block * units for block in range(blocks)])
+        units *= blocks
     for part, parameter in module.named_parameters(recurse=False):
         axis = (kind_of(module) or Kind()).unit_axis(module, stem(part))
         # A PReLU may have one slope for all units.

@@ -19,6 +19,7 @@ from ..anatomy.kinds import (
     input_weights,
     is_layer,
     is_norm,
+    kind_of,
     own_parameters,
     spread,
     spread_inputs,
@@ -64,12 +65,14 @@ def fold(model: nn.Module) -> nn.Module:
     for module in list(model.modules()):
         _fix_weights(module)
     tied = Counter(id(p) for _, p in model.named_parameters(remove_duplicate=False))
-    for name in {
+    names = {
         name
         for gate in gates.gates.values()
         for name in (gate.site.place, *gate.site.owns, *gate.site.readers)
-    }:
-        _untie(model.get_submodule(name), tied)
+    }
+    untied = [_untie(model.get_submodule(name), tied) for name in names]
+    if any(untied) and getattr(getattr(model, "config", None), "tie_word_embeddings", False):
+        model.config.tie_word_embeddings = False  # type: ignore[union-attr]
     for gate in gates.gates.values():
         _fold_gate(model, gate)
     dims = {name: _positions(model, site) for site in gates.sites.values() for name in site.owns}
@@ -101,16 +104,19 @@ def _fix_weights(module: nn.Module) -> None:
             unprune(module, hook._tensor_name)
 
 
-def _untie(module: nn.Module, tied: Counter[int]) -> None:
+def _untie(module: nn.Module, tied: Counter[int]) -> bool:
     """Untie the parameters of a module: gains are folded into its own, not into others'."""
+    untied = False
     for name, parameter in list(module.named_parameters(recurse=False)):
         if tied[id(parameter)] > 1:
             tied[id(parameter)] -= 1
+            untied = True
             setattr(
                 module,
                 name,
                 nn.Parameter(parameter.detach().clone(), requires_grad=parameter.requires_grad),
             )
+    return untied
 
 
 def _fold_gate(model: nn.Module, gate: Gate) -> None:
@@ -128,7 +134,7 @@ def _fold_gate(model: nn.Module, gate: Gate) -> None:
             _scale_inputs(model.get_submodule(name), gain, site)
     elif is_norm(place) and getattr(place, "weight", None) is not None:
         _scale_outputs(place, gain, site)
-    elif isinstance(place, HOMOGENEOUS):
+    elif isinstance(place, HOMOGENEOUS) and not site.multiplied:
         owned = [model.get_submodule(name) for name in site.owns]
         norms = [module for module in owned if is_norm(module)]
         if site.rescaled or (norms and getattr(norms[-1], "weight", None) is None):
@@ -159,10 +165,12 @@ def _check_plain(module: nn.Module, site: Site) -> None:
 
 def _scale_outputs(module: nn.Module, gain: Tensor, site: Site) -> None:
     _check_plain(module, site)
+    kind = kind_of(module)
     for name, parameter in own_parameters(module):
         shaped = spread(module, name, gain)
         if shaped is not None:
-            parameter.mul_(shaped.to(parameter.dtype))
+            offset = kind.scale_offset(module) if kind is not None and name == "weight" else 0.0
+            parameter.add_(offset).mul_(shaped.to(parameter.dtype)).sub_(offset)
 
 
 def _scale_inputs(reader: nn.Module, gain: Tensor, site: Site) -> None:

@@ -28,7 +28,7 @@ from torch.optim import (
 )
 
 from ..anatomy.contextual import Contextual
-from ..anatomy.kinds import inputs_of, resize
+from ..anatomy.kinds import inputs_of, outputs_per_unit, resize
 from ..anatomy.norm import ContextNorm
 from ..anatomy.rows import ByRow, all_rows, fetch_rows
 from ..anatomy.sites import Site
@@ -149,7 +149,9 @@ def _taken_out(gates: Gates, cut: Cut) -> nn.Module:
         indices = cut.active.get(site.name)
         if indices is not None:
             for name in site.owns:
-                resize(small.get_submodule(name), units=len(indices))
+                maker = small.get_submodule(name)
+                blocks = outputs_per_unit(maker, site.units) if site.multiplied else 1
+                resize(maker, units=len(indices) * blocks)
             for name in site.readers:
                 reader = small.get_submodule(name)
                 positions = (inputs_of(reader) or site.units) // site.units
