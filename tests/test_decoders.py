@@ -121,9 +121,7 @@ def test_by_hand_a_gate_multiplies_the_product(fused):
     x = torch.randint(0, 9, (4, 5))
     gates = gateon.attach(model, density=0.5)
     (site,) = feed_forward(gates)
-    g, words, back = (
-        gates.gain()[name] for name in (site.name, "0", "1.down")
-    )
+    g, words, back = (gates.gain()[name] for name in (site.name, "0", "1.down"))
     y = model(x)
     gates.detach()
     block, h = model[1], words * model[0](x)

@@ -5,7 +5,8 @@ import torch
 from torch import nn
 
 import gateon
-from gateon.anatomy.norm import ContextNorm, context_norms, kept_statistics
+from gateon.anatomy.converting import context_norms
+from gateon.anatomy.norm import ContextNorm, kept_statistics
 
 pytestmark = pytest.mark.numeric
 

@@ -13,7 +13,8 @@ from .lazy import lazily
 if TYPE_CHECKING:
     from . import availability, streams
     from . import networks as models
-    from .anatomy.norm import ContextNorm, context_norms
+    from .anatomy.converting import context_norms
+    from .anatomy.norm import ContextNorm
     from .availability import relevance
     from .availability.obstruct import Obstruction, obstruct
     from .detection.detector import ContextDetector, Verdict
@@ -70,7 +71,8 @@ __all__ = [
 
 # The module that provides each name, and the names that stand for a whole module.
 NAMES = {
-    "anatomy.norm": ("ContextNorm", "context_norms"),
+    "anatomy.converting": ("context_norms",),
+    "anatomy.norm": ("ContextNorm",),
     "availability.obstruct": ("Obstruction", "obstruct"),
     "detection.detector": ("ContextDetector", "Verdict"),
     "gating.attach": ("attach",),

@@ -7,6 +7,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from .kinds import inputs_of, is_activation, is_layer, is_norm
 from .norm import ContextNorm, UnitLength
+from .parts import parts_of
 from .wiring import Call, Wiring
 
 __all__ = [
@@ -133,7 +134,8 @@ def keeps_zero(call: Call) -> bool:
     if _multiplies(call):
         return True
     if _has_separate_statistics(call.module):
-        return getattr(call.module, "weight", None) is None
+        plain = call.module is not None and not parts_of(call.module)
+        return plain and getattr(call.module, "weight", None) is None
     if call.module is None:
         return call.name in KEEPS_ZERO
     name = type(call.module).__name__.lower()
@@ -166,5 +168,9 @@ def _has_separate_statistics(module: nn.Module | None) -> bool:
     Shared statistics of units left out of a sub-network would not be updated.
     """
     if isinstance(module, ContextNorm):
-        return True
+        parts = [module.get_submodule(name) for name in module.behind]
+        passes = (isinstance(part, TRANSPARENT) or is_activation(part) for part in parts)
+        return all(passes) and not any(has_tensors(part) for part in parts)
+    if module is not None and parts_of(module):
+        return False
     return isinstance(module, _BatchNorm) and module.running_mean is None

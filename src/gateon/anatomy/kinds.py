@@ -15,7 +15,7 @@ rescales units it did not make. To teach gateon a new type, register a `Kind` fo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from torch import Tensor, nn
@@ -29,14 +29,12 @@ __all__ = [
     "input_weights",
     "inputs_of",
     "is_activation",
-    "is_composite",
     "is_layer",
     "is_norm",
     "kind_of",
     "layer_kind",
     "narrows",
     "outputs_per_unit",
-    "own_parameters",
     "rescales",
     "resize",
     "spread",
@@ -46,6 +44,13 @@ __all__ = [
     "unit_dim",
     "units_of",
 ]
+
+
+ACTIVATION_MODULES = {
+    "torch.nn.modules.activation",
+    "transformers.activations",
+    "timm.layers.activations",
+}
 
 
 class Kind:
@@ -83,6 +88,10 @@ class Kind:
     def input_axis(self, layer: Any) -> int:
         """The dimension of the weight that counts inputs."""
         return 1
+
+    def reads_with(self, name: str) -> bool:
+        """Whether the layer reads its inputs with the parameter of that name."""
+        return stem(name) == "weight"
 
     def scale_offset(self, layer: Any) -> float:
         """What a norm adds to its weight before it multiplies by it."""
@@ -162,7 +171,7 @@ def is_activation(module: nn.Module | None) -> bool:
         return False
     if "softm" in type(module).__name__.lower():
         return False
-    return type(module).__module__ in {"torch.nn.modules.activation", "transformers.activations"}
+    return type(module).__module__ in ACTIVATION_MODULES
 
 
 def unit_dim(module: nn.Module) -> int:
@@ -207,6 +216,8 @@ def rescales(norm: nn.Module, units: int, dim: int) -> bool:
     False
     """
     shape = getattr(norm, "normalized_shape", None)
+    if shape is not None and len(shape) == 1:  # channels may come first
+        return bool(shape[0] == units) and unit_dim(norm) == dim
     if shape is not None:
         return len(shape) >= -dim and bool(shape[dim] == units)
     return units_of(norm) in (None, units)
@@ -261,10 +272,9 @@ def input_weights(module: nn.Module) -> tuple[dict[str, nn.Parameter], int]:
     >>> list(weights), axis
     (['weight'], 0)
     """
-    kind = kind_of(module)
+    kind = kind_of(module) or Kind()
     own = module.named_parameters(recurse=False)
-    found = {name: p for name, p in own if stem(name) == "weight"}
-    return found, 1 if kind is None else kind.input_axis(module)
+    return {name: p for name, p in own if kind.reads_with(name)}, kind.input_axis(module)
 
 
 def spread_inputs(module: nn.Module, weight: Tensor, values: Tensor) -> Tensor:
@@ -311,19 +321,6 @@ def resize(module: nn.Module, *, units: int | None = None, inputs: int | None = 
     for name, size in [(name, size) for names, size in sizes for name in names]:
         if size is not None:
             setattr(module, name, size)
-
-
-def own_parameters(module: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:
-    """A module's own parameters, including those of the modules it is composed of, but no gates."""
-    for name, parameter in module.named_parameters(recurse=is_composite(module)):
-        if "context_gate" not in name:
-            yield name, parameter
-
-
-def is_composite(module: nn.Module) -> bool:
-    """Whether the module is one layer made of several modules, such as attention or adapters."""
-    attention = isinstance(module, nn.MultiheadAttention)
-    return attention or is_adapted(module) or is_parametrized(module)
 
 
 def has_computed_weight(module: nn.Module) -> bool:

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 
+from .composite import is_message_passing
 from .kinds import Kind, layer_kind, stem
 from .norm import ContextNorm, UnitLength
 
@@ -90,6 +91,42 @@ class Attention(Kind):
         return super().spread(layer, name, values) if name.startswith("out_proj.") else None
 
 
+@layer_kind(nn.RNNBase)
+class Recurrent(Kind):
+    """nn.LSTM, nn.GRU and nn.RNN: units are outputs, which every weight inside feeds."""
+
+    input_sizes = ("input_size",)
+
+    def units(self, layer: Any) -> int:
+        """Those of the top layer, in both directions if it has two."""
+        return int((layer.proj_size or layer.hidden_size) * (2 if layer.bidirectional else 1))
+
+    def unit_axis(self, layer: Any, name: str) -> int | None:
+        """None: through the recurrence every weight takes part in every unit."""
+        return None
+
+    def reads_with(self, name: str) -> bool:
+        """The input weights of the first layer, in both directions."""
+        return name.startswith("weight_ih_l0")
+
+
+@layer_kind(nn.RNNCellBase)
+class Cell(Kind):
+    """One step of a recurrent layer: weights (k units, inputs) and (k units, units), k gates."""
+
+    unit_sizes = ("hidden_size",)
+    input_sizes = ("input_size",)
+
+    def spread(self, layer: Any, name: str, values: Tensor) -> Tensor | None:
+        """A unit has a row for each of the cell's gates."""
+        rows = len(layer.get_parameter(name)) // layer.hidden_size
+        return super().spread(layer, name, values.repeat(rows))
+
+    def reads_with(self, name: str) -> bool:
+        """Not the weights that read the state."""
+        return name == "weight_ih"
+
+
 def _is_transposed_linear(module: nn.Module) -> bool:
     return type(module).__name__ == "Conv1D" and hasattr(module, "nf")
 
@@ -109,6 +146,47 @@ class TransposedLinear(Kind):
     def input_axis(self, layer: Any) -> int:
         """Inputs are the first dimension of the weight."""
         return 0
+
+
+def _is_linear_of_graphs(module: nn.Module) -> bool:
+    kind = type(module)
+    return kind.__name__ == "Linear" and kind.__module__.startswith("torch_geometric.")
+
+
+@layer_kind(where=_is_linear_of_graphs)
+class LinearOfGraphs(Linear):
+    """The Linear of torch_geometric."""
+
+    unit_sizes = ("out_channels",)
+    input_sizes = ("in_channels",)
+
+
+@layer_kind(where=is_message_passing)
+class GraphConvolution(Kind):
+    """GCNConv, GATConv, SAGEConv and others: units are the channels of every node."""
+
+    # Sums over neighbours of linear maps; in others, such as attention, a unit depends on the
+    # weights of all.
+    linear = ("GCNConv", "SAGEConv", "GraphConv")
+    input_sizes = ("in_channels",)
+
+    def units(self, layer: Any) -> int:
+        """Channels, side by side for every head."""
+        heads = layer.heads if getattr(layer, "concat", False) and hasattr(layer, "heads") else 1
+        return int(layer.out_channels * heads)
+
+    def spread(self, layer: Any, name: str, values: Tensor) -> Tensor | None:
+        """Rows of its Linears where a unit is made by its own row alone; the bias in any case."""
+        mixes = type(layer).__name__ not in self.linear or (
+            type(layer).__name__ == "SAGEConv" and (layer.normalize or layer.project)
+        )
+        if mixes and name != "bias":
+            return None
+        return super().spread(layer, name, values)
+
+    def reads_with(self, name: str) -> bool:
+        """Unknown: what it reads is not only its own units."""
+        return False
 
 
 @layer_kind(_NormBase, ContextNorm)
@@ -147,7 +225,10 @@ class LayerNorm(Kind):
 
     def dim(self, layer: Any) -> int:
         """The first of the normalised dimensions, counted from the end."""
-        return -len(layer.normalized_shape)
+        own = type(layer).forward in (nn.LayerNorm.forward, nn.RMSNorm.forward)
+        if own or len(layer.normalized_shape) > 1:
+            return -len(layer.normalized_shape)
+        return _dim_by_trying(layer, layer.normalized_shape[0])
 
 
 @layer_kind(UnitLength)
@@ -167,6 +248,21 @@ def _is_foreign_norm(module: nn.Module) -> bool:
     return named and isinstance(weight, Tensor) and weight.dim() == 1
 
 
+def _dim_by_trying(norm: nn.Module, units: int) -> int:
+    """The dimension that a norm normalises: the last, or that of channels as in ConvNeXt."""
+    twin, like = copy.deepcopy(norm).eval(), next(norm.parameters(), torch.empty(0))
+    two, three = (size if size != units else size + 2 for size in (2, 3))
+    for shape, dim in (((1, two, three, units), -1), ((1, units, two, three), -3)):
+        try:
+            with torch.no_grad():
+                made = twin.forward(torch.ones(shape, dtype=like.dtype, device=like.device))
+        except (RuntimeError, ValueError, TypeError, IndexError, AssertionError):
+            continue
+        if isinstance(made, Tensor) and made.shape == shape:
+            return dim
+    return -1
+
+
 @layer_kind(where=_is_foreign_norm)
 class ForeignNorm(Kind):
     """A norm from another library, such as LlamaRMSNorm, with one learned scale per unit."""
@@ -176,6 +272,10 @@ class ForeignNorm(Kind):
     def units(self, layer: Any) -> int:
         """One scale per unit."""
         return int(layer.weight.shape[0])
+
+    def dim(self, layer: Any) -> int:
+        """The last dimension, or that of channels."""
+        return _dim_by_trying(layer, self.units(layer))
 
     def scale_offset(self, layer: Any) -> float:
         """1 for Gemma's norms, which multiply by 1 + weight: with a weight of 0 they still speak."""

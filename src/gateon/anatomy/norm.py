@@ -16,7 +16,7 @@ from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
 
 from .rows import ByRow, replace_data
 
-__all__ = ["ContextNorm", "UnitLength", "context_norms", "follow_norms", "kept_statistics"]
+__all__ = ["ContextNorm", "Statistics", "UnitLength", "follow_norms", "kept_statistics"]
 
 Statistics = Literal["context", "batch"]
 LARGEST_STATISTIC = 1 << 16  # numbers
@@ -81,6 +81,7 @@ class ContextNorm(ByRow):
             "start", torch.stack([torch.zeros(num_features), torch.ones(num_features)])
         )
         self.replaces: type[_BatchNorm] | None = None  # the class it took the place of
+        self.behind: tuple[str, ...] = ()  # children through which the result goes
         self.follows = False  # whether it is switched with the model: see `follow_norms`
         # A plain attribute: as a buffer it would be saved, and broadcast by data-parallel wrappers.
         self.context = torch.zeros((), dtype=torch.long)
@@ -89,6 +90,12 @@ class ContextNorm(ByRow):
 
     def forward(self, x: Tensor) -> Tensor:
         """Normalise x, (batch, features, ...), with the statistics of the context that is shown."""
+        y = self._shown(x)
+        for name in self.behind:
+            y = self.get_submodule(name)(y)
+        return y
+
+    def _shown(self, x: Tensor) -> Tensor:
         if self.statistics == "batch":
             if self.summed is not None:
                 return self._over_processes(x, self.summed)[0]
@@ -205,37 +212,6 @@ class UnitLength(nn.Module):
         return F.normalize(x, dim=1)
 
 
-def context_norms(
-    model: nn.Module, contexts: int = 1, *, statistics: Statistics = "context"
-) -> nn.Module:
-    """Replace every BatchNorm of the model by a ContextNorm, in place; returns the model.
-
-    Each takes over scale, shift and statistics. Call it before `gateon.attach` and before the
-    optimizer is built.
-
-    >>> model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.ReLU())
-    >>> context_norms(model)[1]
-    ContextNorm(4, contexts=1, statistics='context')
-    """
-    if "context_gates" in model.__dict__:
-        raise ValueError(
-            "This model has gates already, which would be lost with its norms: "
-            "call context_norms before attach."
-        )
-    if isinstance(model, _BatchNorm):
-        return _converted(model, contexts, statistics)
-    new = {
-        norm: _converted(norm, contexts, statistics)
-        for norm in model.modules()
-        if isinstance(norm, _BatchNorm)
-    }
-    for parent in list(model.modules()):
-        for name, child in parent._modules.items():
-            if isinstance(child, _BatchNorm):
-                setattr(parent, name, new[child])
-    return model
-
-
 def follow_norms(model: nn.Module) -> None:
     """Let the ContextNorms of a model be switched with it; `gateon.attach` does so too.
 
@@ -270,33 +246,3 @@ def kept_statistics(model: nn.Module) -> Callable[[], None]:
             buffer[... if rows is None else rows] = values
 
     return restore
-
-
-def _converted(norm: _BatchNorm, contexts: int, statistics: Statistics) -> ContextNorm:
-    if norm.momentum is None:
-        raise ValueError(
-            "A BatchNorm with momentum=None averages over all batches: give it a momentum first."
-        )
-    if norm.running_mean is None:  # it never had statistics of its own and uses the batch's
-        statistics = "batch"
-    new = ContextNorm(
-        norm.num_features,
-        contexts,
-        eps=norm.eps,
-        momentum=norm.momentum,
-        affine=norm.affine,
-        statistics=statistics,
-    )
-    new.replaces = type(norm)
-    if norm.affine:
-        # the same objects: an optimizer that holds them still does
-        new.weight, new.bias = (
-            norm.weight,
-            norm.bias,
-        )
-    if norm.running_mean is not None and norm.running_var is not None:
-        new.running_mean = norm.running_mean.detach().repeat(contexts, 1)
-        new.running_var = norm.running_var.detach().repeat(contexts, 1)
-        new.start = torch.stack([norm.running_mean.detach(), norm.running_var.detach()])
-    new.train(norm.training)
-    return new

@@ -10,7 +10,8 @@ from typing import Any
 
 from torch import nn
 
-from .kinds import is_layer, is_norm, own_parameters, unit_dim, units_of
+from .composite import own_parameters
+from .kinds import is_layer, is_norm, unit_dim, units_of
 from .placement import Site, place_gate, readers_of
 from .products import join_halves
 from .wiring import Wiring, is_leaf, trace

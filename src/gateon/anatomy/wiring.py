@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, fx, nn
 from torch.overrides import TorchFunctionMode
 
-from .kinds import is_composite
+from .composite import is_composite
 
 __all__ = ["Call", "Wiring", "evaluating", "is_leaf", "outputs_on", "trace"]
 

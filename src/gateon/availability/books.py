@@ -9,7 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from ..anatomy.adapters import has_adapters
-from ..anatomy.kinds import outputs_per_unit, own_parameters, spread, spread_columns
+from ..anatomy.composite import own_parameters
+from ..anatomy.kinds import outputs_per_unit, spread, spread_columns
 from ..anatomy.sites import Site, matching
 from ..gating.gates import Gates
 from .ledgers import ParameterLedger, UnitLedger

@@ -12,7 +12,7 @@ from torch.func import vjp
 from torch.utils.hooks import unserializable_hook
 
 from ..anatomy.adapters import is_adapted
-from ..anatomy.kinds import has_computed_weight, unit_dim
+from ..anatomy.kinds import has_computed_weight, input_weights, unit_dim
 from ..anatomy.sites import Site
 from ..gating.gate import Gate, Measure
 from ..gating.gates import Gates
@@ -63,6 +63,12 @@ def _check_readers(site: Site, readers: list[nn.Module], measure: str) -> None:
     computed = next((name for name, reader in named if has_computed_weight(reader)), None)
     if not readers:
         problem = f"needs the layer that reads site {site.name!r}, and none was found"
+    elif any(not input_weights(reader)[0] and not is_adapted(reader) for reader in readers):
+        problem = f"does not know with which weights site {site.name!r} is read"
+    elif measure == "next-layer-gated" and any(
+        isinstance(reader, nn.RNNBase | nn.RNNCellBase) for reader in readers
+    ):
+        problem = f"cannot look into the recurrent layer that reads site {site.name!r}"
     elif any(is_adapted(reader) for reader in readers):
         problem = f"does not support adapters on the layer that reads site {site.name!r}"
     elif computed is not None:

@@ -5,6 +5,7 @@ Pure functions, none of which needs an extra backward pass.
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vjp
 
@@ -58,7 +59,9 @@ def outgoing(reader: nn.Module, units: int) -> Tensor:
     torch.Size([3])
     """
     weight = getattr(reader, "active_weight", None)  # of a layer with one weight per context
-    weight = reader.weight if weight is None else weight
+    if weight is None:
+        weights: list[Tensor] = [*input_weights(reader)[0].values()]
+        weight = weights[0] if len(weights) == 1 else torch.cat(weights)  # of both directions
     assert isinstance(weight, Tensor)
     squares = wide(weight.detach()).square()
     if input_weights(reader)[1] == 0:  # (inputs, outputs, ...)

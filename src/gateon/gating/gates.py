@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from ..anatomy.adapters import has_adapters, is_peft
+from ..anatomy.composite import own_parameters
 from ..anatomy.contextual import add_contexts, show_context
-from ..anatomy.kinds import own_parameters
 from ..anatomy.norm import ContextNorm
 from ..anatomy.rows import keep_rows
 from ..anatomy.sites import Site

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
+from ..anatomy.recurrent import on_units
 from .gate import Gate
 from .ranks import compute_all
 
@@ -63,8 +64,8 @@ def remove_hooks(model: nn.Module) -> None:
 
 def _on_output(name: str, place: nn.Module, args: Any, output: Any) -> Any:
     gate = place._modules[name]
-    assert gate is not None
-    return (gate(output[0]), *output[1:]) if isinstance(output, tuple) else gate(output)
+    assert isinstance(gate, Gate)
+    return on_units(place, output, gate, gate.batch_dim)
 
 
 def _on_input(

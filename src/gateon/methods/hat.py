@@ -12,8 +12,9 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from ..anatomy.composite import is_composite
 from ..anatomy.contextual import Contextual
-from ..anatomy.kinds import is_composite, is_layer, spread, spread_inputs
+from ..anatomy.kinds import is_layer, spread, spread_inputs
 from ..anatomy.norm import follow_norms
 from ..anatomy.sites import Site, find_sites
 from .base import Adopt, Batch

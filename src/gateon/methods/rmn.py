@@ -14,7 +14,8 @@ from torch.nn.utils.parametrize import register_parametrization
 from torch.optim import Optimizer
 
 from ..anatomy.contextual import Contextual, own_by_context
-from ..anatomy.norm import context_norms, follow_norms
+from ..anatomy.converting import context_norms
+from ..anatomy.norm import follow_norms
 from .base import Adopt, Batch
 from .shared.scaled import Scaled, scale_updates
 

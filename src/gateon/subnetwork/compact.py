@@ -103,7 +103,11 @@ def _check_same(gates: Gates, context: int, small: nn.Module, example: Any) -> N
     for a, b in zip(expected, got, strict=True):
         scale = a.abs().max().item() if a.numel() else 0.0
         # Norms of Llama and others compute in float32, whatever the model's dtype.
-        eps = max(torch.finfo(t).eps for t in (a.dtype, torch.float32)) if a.is_floating_point() else 0
+        eps = (
+            max(torch.finfo(t).eps for t in (a.dtype, torch.float32))
+            if a.is_floating_point()
+            else 0
+        )
         tolerance = math.sqrt(eps)
         difference = (a - b).abs().max().item() if a.numel() else 0.0
         if not difference <= tolerance * max(scale, 1e-6):

@@ -14,19 +14,21 @@ from torch.nn.utils.spectral_norm import SpectralNorm
 from torch.nn.utils.weight_norm import WeightNorm
 
 from ..anatomy.adapters import has_adapters
+from ..anatomy.composite import own_parameters
+from ..anatomy.flow import TRANSPARENT
 from ..anatomy.kinds import (
     has_computed_weight,
     input_weights,
     is_layer,
     is_norm,
     kind_of,
-    own_parameters,
     spread,
     spread_inputs,
     unit_dim,
     units_of,
 )
 from ..anatomy.norm import ContextNorm
+from ..anatomy.parts import parts_of
 from ..anatomy.sites import Site
 from ..gating.gate import Gate
 from ..gating.gates import gates_of
@@ -132,7 +134,7 @@ def _fold_gate(model: nn.Module, gate: Gate) -> None:
     elif site.narrows or site.in_front:
         for name in (site.place,) if site.in_front else site.readers:
             _scale_inputs(model.get_submodule(name), gain, site)
-    elif is_norm(place) and getattr(place, "weight", None) is not None:
+    elif is_norm(place) and getattr(place, "weight", None) is not None and _is_homogeneous(place):
         _scale_outputs(place, gain, site)
     elif isinstance(place, HOMOGENEOUS) and not site.multiplied:
         owned = [model.get_submodule(name) for name in site.owns]
@@ -150,6 +152,12 @@ def _fold_gate(model: nn.Module, gate: Gate) -> None:
         raise ValueError(_refusal(site))
 
 
+def _is_homogeneous(norm: nn.Module) -> bool:
+    """Whether what a norm has inside passes a gain on: nothing, or ReLU and the like."""
+    parts = (norm.get_submodule(name) for name in parts_of(norm))
+    return all(isinstance(part, (*HOMOGENEOUS, *TRANSPARENT)) for part in parts)
+
+
 def _refusal(site: Site) -> str:
     return (
         f"The gate of site {site.name!r} has no weights to fold into: deploy the model with its "
@@ -165,17 +173,24 @@ def _check_plain(module: nn.Module, site: Site) -> None:
 
 def _scale_outputs(module: nn.Module, gain: Tensor, site: Site) -> None:
     _check_plain(module, site)
-    kind = kind_of(module)
+    kind, found = kind_of(module), False
     for name, parameter in own_parameters(module):
-        shaped = spread(module, name, gain)
+        inside = is_norm(module) and "." in name  # of an activation, which passes gains on
+        shaped = None if inside else spread(module, name, gain)
         if shaped is not None:
+            found = True
             offset = kind.scale_offset(module) if kind is not None and name == "weight" else 0.0
             parameter.add_(offset).mul_(shaped.to(parameter.dtype)).sub_(offset)
+    if not found:
+        raise ValueError(_refusal(site))
 
 
 def _scale_inputs(reader: nn.Module, gain: Tensor, site: Site) -> None:
     _check_plain(reader, site)
-    for weight in input_weights(reader)[0].values():
+    weights = input_weights(reader)[0]
+    if not weights:
+        raise ValueError(_refusal(site))
+    for weight in weights.values():
         weight.mul_(spread_inputs(reader, weight, gain))
 
 
@@ -188,7 +203,7 @@ def _positions(model: nn.Module, site: Site) -> int:
 def _plain_norm(norm: ContextNorm, positions: int) -> nn.Module:
     tracked = norm.statistics == "context"
     affine = norm.weight is not None
-    kind = norm.replaces or BATCH_NORMS[positions]
+    kind = (None if norm.behind else norm.replaces) or BATCH_NORMS[positions]
     plain = kind(
         norm.num_features,
         eps=norm.eps,
@@ -203,4 +218,5 @@ def _plain_norm(norm: ContextNorm, positions: int) -> nn.Module:
     if tracked and plain.running_mean is not None and plain.running_var is not None:
         plain.running_mean.copy_(norm.running_mean[0])
         plain.running_var.copy_(norm.running_var[0])
-    return plain.train(norm.training)
+    plain.train(norm.training)
+    return nn.Sequential(plain, *map(norm.get_submodule, norm.behind)) if norm.behind else plain

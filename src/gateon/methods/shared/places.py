@@ -7,6 +7,7 @@ from typing import Any
 from torch import nn
 
 from ...anatomy.norm import follow_norms
+from ...anatomy.recurrent import on_units
 from ...anatomy.sites import Site
 
 __all__ = ["follow_norms", "install"]
@@ -40,7 +41,7 @@ def install(model: nn.Module, site: Site, module: nn.Module) -> None:
 
 def _behind(place: nn.Module, args: Any, output: Any) -> Any:
     module = place.get_submodule(BEHIND)
-    return (module(output[0]), *output[1:]) if isinstance(output, tuple) else module(output)
+    return on_units(place, output, module)
 
 
 def _in_front(place: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
