@@ -281,6 +281,20 @@ DISTIL = {
 }
 
 # What is built, and where each gate must sit: "<" in front of, else behind.
+CONVNEXT = {"hidden_sizes": [6, 8, 10, 12], "depths": [1, 1, 1, 1], "image_size": 32}
+
+
+class NormAndActivation(nn.BatchNorm2d):
+    """As timm has it: a BatchNorm with dropout and activation inside."""
+
+    def __init__(self, units, act=nn.ReLU):
+        super().__init__(units)
+        self.drop, self.act = nn.Identity(), act()
+
+    def forward(self, x):
+        return self.act(self.drop(super().forward(x)))
+
+
 MODELS = {
     "mlp": (
         sequential(nn.Linear(5, 6), nn.ReLU(), nn.Linear(6, 6), nn.Tanh(), nn.Linear(6, 3)),
@@ -339,9 +353,32 @@ MODELS = {
     ),
     "attention": (attention, {"attention": "attention"}),
     "embeddings": (embeddings, {"words": "norm"}),
-    "rnn": (recurrent(nn.RNN), {"words": "words", "mid": "mid"}),
-    "lstm": (recurrent(nn.LSTM), {"words": "words", "mid": "mid"}),
-    "gru": (recurrent(nn.GRU), {"words": "words", "mid": "mid"}),
+    "rnn": (recurrent(nn.RNN), {"words": "words", "rnn": "rnn", "mid": "mid"}),
+    "lstm": (recurrent(nn.LSTM), {"words": "words", "rnn": "rnn", "mid": "mid"}),
+    "gru": (recurrent(nn.GRU), {"words": "words", "rnn": "rnn", "mid": "mid"}),
+    "convnext": (
+        hub(
+            "ConvNextForImageClassification",
+            "ConvNextConfig",
+            lambda: {"pixel_values": torch.randn(4, 3, 32, 32)},
+            **CONVNEXT,
+        ),
+        None,
+    ),
+    "norms with activations": (
+        images(
+            lambda: nn.Sequential(
+                nn.Conv2d(3, 6, 3, padding=1, bias=False),
+                NormAndActivation(6),
+                nn.Conv2d(6, 8, 3, padding=1, groups=2, bias=False),
+                NormAndActivation(8, nn.Hardswish),
+                nn.AdaptiveAvgPool2d(1),
+                nn.Flatten(),
+                nn.Linear(8, 3),
+            )
+        ),
+        {"0": "1", "2": "3"},
+    ),
     "tied weights": (tied, {"words": "words", "mid": "<out"}),
     "called several times": (weight_shared, {"first": "first", "again": "again"}),
     "two inputs": (two_inputs, {"image": "image", "text": "text"}),
@@ -388,7 +425,7 @@ MODELS = {
         None,
     ),
 }
-NEED_EXAMPLE = {"encoder", "attention", "vit"}
+NEED_EXAMPLE = {"encoder", "attention", "vit", "convnext"}
 every_model = pytest.mark.parametrize("name", MODELS)
 
 
@@ -522,9 +559,10 @@ def test_a_closed_unit_gets_no_gradient(name):
             module = model.get_submodule(owned)
             if isinstance(module, nn.MultiheadAttention):
                 module = module.out_proj
-            weight = module.weight
+            weight = getattr(module, "weight", None)
             if (
                 not (is_layer(module) or is_norm(module))
+                or weight is None
                 or weight in tied_names
                 or weight.grad is None
             ):
