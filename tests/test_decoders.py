@@ -254,13 +254,44 @@ def test_experts_are_said_to_have_no_gates():
     torch.manual_seed(0)
     config = transformers.MixtralConfig(**SIZES, num_local_experts=4)
     model = transformers.MixtralForCausalLM(config).eval()
-    with pytest.warns(UserWarning, match=r"model\.layers\.0\.mlp\.experts") as caught:
+    with pytest.warns(UserWarning, match="no gate.*experts' .*, experts, not gated") as caught:
         gates = gateon.attach(model, contexts=2, density=0.5)
-    assert len(caught) == 1
-    experts = gates.sites["model.layers.0.mlp.experts"]
-    assert not experts.gated and "experts" in experts.note
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    handle = gateon.obstruct(optimizer, gates)
-    assert "model.layers.0.mlp.experts.gate_up_proj" in handle.state_dict() or any(
-        "experts" in name for name in handle.availability
-    )
+    assert len(caught) == 1 and caught[0].filename == __file__
+    assert "experts, not gated" in str(gates)
+    handle = gateon.obstruct(torch.optim.SGD(model.parameters(), lr=0.1), gates)
+    assert "model.layers.0.mlp.experts.gate_up_proj" in handle.availability
+
+
+def in_chunks(model, x):
+    """As TRL computes its loss by default: the output layer's weight is read, and it is not called."""
+    hidden = model.model(x).last_hidden_state
+    return F.cross_entropy((hidden @ model.lm_head.weight.T).flatten(0, 1), x.flatten())
+
+
+class Chunked(nn.Module):
+    def __init__(self, model):
+        super().__init__()
+        self.model, self.lm_head = model.model, model.lm_head
+
+    def forward(self, x):
+        return in_chunks(self, x) if self.training else self.lm_head(self.model(x)[0])
+
+
+@pytest.mark.parametrize("early", [True, False])
+def test_an_output_layer_that_is_never_called_is_no_error_unless_it_is_to_be_observed(early):
+    def build():
+        model = Chunked(decoder("llama")[0]).eval()
+        return model.train(), gateon.attach(model, density=0.5, example=ids())
+
+    model, gates = build()
+    gateon.obstruct(torch.optim.SGD(model.parameters(), lr=0.1), gates)
+    model(ids()).backward()
+    model, gates = build()
+    gateon.obstruct(torch.optim.SGD(model.parameters(), lr=0.1), gates, head=True, per="parameter")
+    model(ids()).backward()
+    model, gates = build()
+    if not early:
+        model(ids()).backward()
+    gateon.obstruct(torch.optim.SGD(model.parameters(), lr=0.1), gates, head=True)
+    with pytest.raises(RuntimeError, match=r"relevance of site 'lm_head'.*loss_type=\"nll\""):
+        model(ids())

@@ -159,8 +159,15 @@ def _sites_of_the_rest(model: nn.Module, wiring: Wiring, owned: set[str]) -> lis
                 Site(name, name, (name,), units, dim, gated=False, readers=readers, note=note)
             )
         else:
-            sites.append(Site(name, "", (name,), 0, gated=False, note="no units of its own"))
+            note = "experts, not gated" if _holds_experts(module) else "no units of its own"
+            sites.append(Site(name, "", (name,), 0, gated=False, note=note))
     return sites
+
+
+def _holds_experts(module: nn.Module) -> bool:
+    """Whether a module has one matrix for each of several experts, which see different tokens."""
+    own = [p for p in module.parameters(recurse=False) if p.dim() == 3 and min(p.shape) > 1]
+    return len(own) > 1 and len({len(p) for p in own}) == 1
 
 
 def _is_tied(model: nn.Module, site: Site) -> bool:

@@ -13,6 +13,7 @@ from ..anatomy.composite import own_parameters
 from ..anatomy.kinds import outputs_per_unit, spread, spread_columns
 from ..anatomy.sites import Site, matching
 from ..gating.gates import Gates
+from ..gating.hooks import watch_first_pass
 from .ledgers import ParameterLedger, UnitLedger
 from .observers import observer
 from .relevance import parameter_gradient
@@ -158,6 +159,7 @@ class Books:
                 ledger.observer = observer(
                     self.gates, ledger.site, self.rules.relevance, ledger.makers
                 )
+        watch_first_pass(self.gates.model)
 
     def stop_observing(self) -> None:
         """Remove all observers."""

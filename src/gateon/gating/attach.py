@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from ..anatomy.adapters import check_trainable
 from ..anatomy.kinds import is_layer, unit_dim
 from ..anatomy.sites import Site, find_sites
+from .coverage import warn_if_mostly_ungated
 from .gate import Gate
 from .gates import Gates
 from .hooks import install, watch_passes
@@ -104,6 +105,8 @@ def attach(
         )
     check_trainable(model)
     found = find_sites(model, sites, example, head=head)
+    if sites is None:
+        warn_if_mostly_ungated(model, found)
     if before_norm:
         found = [replace(site, narrows=site.narrows_before_norm) for site in found]
     alike = matching_gates((shared,) if isinstance(shared, str) else shared, found)
@@ -148,6 +151,7 @@ def attach(
         if (
             before_norm
             and site.place != site.name
+            and not site.multiplied
             and sum(is_layer(model.get_submodule(o)) for o in site.owns) == 1
         ):
             layer = model.get_submodule(site.name)

@@ -18,7 +18,7 @@ from .ranks import compute_all
 if TYPE_CHECKING:
     from .gates import Gates
 
-__all__ = ["install", "remove_hooks", "watch_passes"]
+__all__ = ["install", "remove_hooks", "watch_first_pass", "watch_passes"]
 
 BEHIND, IN_FRONT, TAP, TAP_IN_FRONT = (
     "context_gate",
@@ -45,8 +45,15 @@ def install(place: nn.Module, gate: Gate, *, in_front: bool) -> None:
 
 def watch_passes(model: nn.Module) -> None:
     """Check the first forward pass of a model with gates, and note the contexts of every one."""
-    model.register_forward_hook(_check_all_fired)
+    watch_first_pass(model)
     model.register_forward_pre_hook(_before_pass)
+
+
+def watch_first_pass(model: nn.Module) -> None:
+    """Check in the next forward pass that every gate acts and all that is observed is seen."""
+    silent = any(isinstance(m, Gate) and not m.fired for m in model.modules())
+    if silent and _check_all_fired not in model._forward_hooks.values():
+        model.register_forward_hook(_check_all_fired)
 
 
 def remove_hooks(model: nn.Module) -> None:
@@ -83,14 +90,22 @@ def _check_all_fired(model: nn.Module, args: Any, output: Any) -> None:
     """Check after the first forward pass: a gate that did not act then never will."""
     if torch.compiler.is_compiling():
         return
-    # What neither gates nor observes has nothing to do, as at an lm_head whose weight a loss reads.
-    gates = [m for m in model.modules() if isinstance(m, Gate) and not m.fired]
-    silent = [gate.site for gate in gates if gate.weight is not None or gate.tap is not None]
-    if silent:
+    silent = [m for m in model.modules() if isinstance(m, Gate) and not m.fired]
+    gates = [gate for gate in silent if gate.weight is not None]
+    taps = [gate for gate in silent if gate.weight is None and gate.tap is not None]
+    if gates:
+        site = gates[0].site
         raise RuntimeError(
-            f"The gate of site {silent[0].name!r} at {silent[0].place!r} did not act in the first "
+            f"The gate of site {site.name!r} at {site.place!r} did not act in the first "
             "forward pass: that module's forward is never called; detach() and name another place "
             "for it in sites=."
+        )
+    if taps:
+        raise RuntimeError(
+            f"The relevance of site {taps[0].site.name!r} cannot be observed: the forward of "
+            f"{taps[0].site.place!r} is never called, as where a loss in chunks reads the weight "
+            'of an output layer by itself; use the plain loss (loss_type="nll" in TRL), '
+            'obstruct(per="parameter"), or head=False.'
         )
     for key, hook in list(model._forward_hooks.items()):
         if hook is _check_all_fired:
