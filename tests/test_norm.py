@@ -259,3 +259,97 @@ def test_conversion_after_attach_would_lose_gates_and_is_refused():
         context_norms(model)
     assert isinstance(model[1], nn.BatchNorm1d)
     assert list(gates.gates) == ["0"]
+
+
+class WithActivation(nn.BatchNorm2d):
+    """As timm has it: dropout and an activation inside the norm."""
+
+    def __init__(self, units, act):
+        super().__init__(units)
+        self.drop, self.act = nn.Identity(), act
+
+    def forward(self, x):
+        return self.act(self.drop(super().forward(x)))
+
+
+class Doubled(nn.BatchNorm2d):
+    def forward(self, x):
+        return 2 * super().forward(x)
+
+
+def with_activation(act):
+    torch.manual_seed(0)
+    return nn.Sequential(
+        nn.Conv2d(3, 8, 3, padding=1, bias=False),
+        WithActivation(8, act),
+        nn.Flatten(),
+        nn.Linear(8 * 16, 3),
+    )
+
+
+@pytest.mark.parametrize("act", [nn.ReLU(), nn.SiLU(), nn.PReLU(8)])
+def test_an_activation_inside_a_norm_stays_when_its_statistics_become_those_of_contexts(act):
+    model, x = with_activation(act), torch.randn(4, 3, 4, 4)
+    for _ in range(3):
+        model(x)
+    expected, keys = model.eval()(x), set(model.state_dict())
+    context_norms(model)
+    assert isinstance(model[1], ContextNorm) and model[1].behind == ("drop", "act")
+    torch.testing.assert_close(model(x), expected)
+    assert keys - set(model.state_dict()) == {"1.num_batches_tracked"}
+
+
+@pytest.mark.parametrize("act", [nn.ReLU(), nn.SiLU()])
+def test_behind_it_units_are_narrowed_and_folded(act):
+    model, x = context_norms(with_activation(act)), torch.randn(4, 3, 4, 4)
+    gates = gateon.attach(model, contexts=2, density=0.5)
+    model(x)
+    gates.switch(1)
+    expected = model.eval()(x)
+    small = gateon.compact(model, 1)
+    assert small[0].weight.shape == (4, 3, 3, 3) and small[3].weight.shape == (3, 4 * 16)
+    torch.testing.assert_close(small(x), expected)
+    folded = gateon.compact(model, 1, fold=True)
+    torch.testing.assert_close(folded(x), expected)
+    assert not any(type(m).__module__.startswith("gateon") for m in folded.modules())
+
+
+def test_gains_are_folded_into_a_norm_only_if_its_activation_passes_them_on():
+    for act, passes in ((nn.ReLU(), True), (nn.SiLU(), False)):
+        model, x = with_activation(act).eval(), torch.randn(4, 3, 4, 4)
+        gateon.attach(model, density=0.5)
+        expected = model(x)
+        if passes:
+            torch.testing.assert_close(gateon.compact(model, 0, fold=True)(x), expected)
+        else:
+            with pytest.raises(ValueError, match="no weights to fold into"):
+                gateon.compact(model, 0, fold=True)
+
+
+def test_a_norm_that_does_something_else_is_refused_and_left_as_it_was():
+    model = nn.Sequential(nn.Conv2d(3, 8, 3), Doubled(8))
+    with pytest.raises(ValueError, match="Doubled does more than normalise"):
+        context_norms(model)
+    assert isinstance(model[1], Doubled)
+
+
+def test_a_slope_for_every_unit_inside_a_norm_keeps_the_width():
+    model = context_norms(with_activation(nn.PReLU(8)))
+    gates = gateon.attach(model, density=0.5)
+    assert not gates.sites["0"].narrows
+
+
+def test_gemmas_norms_multiply_by_one_more_than_their_weight():
+    class FromOne(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = nn.Parameter(torch.randn(6))
+
+        def forward(self, x):
+            return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + 1e-6) * (1 + self.weight)
+
+    FromOne.__name__ = "FromOneNorm"
+    model = nn.Sequential(nn.Linear(4, 6), FromOne(), nn.ReLU(), nn.Linear(6, 2))
+    x = torch.randn(5, 4)
+    gateon.attach(model, density=0.5)
+    torch.testing.assert_close(gateon.compact(model, 0, fold=True)(x), model(x))
