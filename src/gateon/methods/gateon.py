@@ -18,6 +18,7 @@ from ..availability.observers import Relevance
 from ..availability.obstruct import Obstruction, Rules, View
 from ..availability.rule import Rate
 from ..gating.attach import attach
+from ..gating.coverage import warn_if_norms_are_shared
 from ..gating.gates import Gates, gates_of
 from ..storage.states import Grown, availabilities_like, contexts_like
 from ..subnetwork.availabilities import Availabilities
@@ -148,6 +149,8 @@ class GateON(Method):
             self.first_rate,
             self.rule,
         )
+        if self.gating:
+            warn_if_norms_are_shared(model)
         self.gates = attach(
             model,
             density=self.density,
