@@ -43,7 +43,9 @@ def test_the_learner_offers_statistics_for_each_context():
     assert got[0].filename == __file__
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        learner = gateon.Learner(gateon.context_norms(network()), optimizer=SGD)
+        learner = gateon.Learner(
+            gateon.context_norms(network()), optimizer=SGD, method=gateon.GateON(density=0.5)
+        )
         gateon.Learner(network(), optimizer=SGD, method=gateon.methods.Finetune())
     learner.observe(torch.randn(8, 4), torch.randint(0, 2, (8,)), context=0)
     assert learner.is_compact
