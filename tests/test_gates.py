@@ -583,7 +583,7 @@ def test_an_output_layer_whose_weight_alone_is_read_need_not_act():
         model.fused = True
         gateon.obstruct(torch.optim.SGD(model.parameters()), gates, head=obstruct_head)
         if obstruct_head:
-            with pytest.raises(RuntimeError, match="'head' did not act"):
+            with pytest.raises(RuntimeError, match="relevance of site 'head' cannot be observed"):
                 model(torch.ones(2, 4))
         else:
             model(torch.ones(2, 4)).sum().backward()
