@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import time
 from functools import partial
 
 import pytest
@@ -17,6 +18,7 @@ from gateon.workers.comparison import compare, pieces_of
 from gateon.workers.engine import Engine
 from gateon.workers.on_ray import Cluster, address_of
 from gateon.workers.plan import Listed
+from gateon.workers.store import stored_at
 
 needs_ray = pytest.mark.skipif(
     __import__("importlib.util").util.find_spec("ray") is None,
@@ -58,7 +60,7 @@ def test_ray_leaves_the_records_that_one_process_does(cluster, tmp_path):
 @needs_ray
 def test_storage_that_a_node_does_not_see(cluster, tmp_path):
     with alike(tmp_path) as wanted:
-        wanted.mark.unlink()
+        (tmp_path / wanted.mark).unlink()
         with pytest.raises(ValueError, match=r"does not see .* on storage that all nodes share"):
             Cluster(f"ray:{cluster.address}", wanted, workers=None)
 
@@ -123,3 +125,50 @@ def test_a_lost_node_costs_no_more_than_what_was_not_saved(cluster, tmp_path):
     for name in runs:
         one, other = (Record.load(tmp_path / k / name / "record.json") for k in "ab")
         assert found(one) == found(other)
+
+
+@needs_ray
+def test_a_lost_node_costs_no_more_than_what_was_at_the_url(cluster, tmp_path):
+    """Nodes have directories of their own; what one had learned is found at the URL."""
+    runs = {"long": small(tasks=6, steps=300), "longer": small(tasks=6, steps=300, seed=1)}
+    Engine().carry_out(Listed(pieces_of(runs, tmp_path / "a")), tmp_path / "a")
+    there, lost = tmp_path / "there", []
+
+    def lose(name, task):
+        if task == 1 and not lost:
+            wait_for(there / name, "checkpoint-*")
+            lost.append(name)
+            cluster.remove_node(cluster.nodes.pop(0), allow_graceful=False)
+            cluster.nodes.append(cluster.add_node(num_cpus=1))
+
+    board = Heard(lose)
+    with stored_at(f"file://{there}") as store:
+        engine = Engine(on=f"ray:{cluster.address}", store=store)
+        plan = Listed(pieces_of(runs, store.folder))
+        engine.carry_out(plan, store.folder, board=lambda: board)
+        for name in runs:
+            assert (store.folder / name / "record.json").exists()
+            assert not list((store.folder / name).glob("checkpoint-*"))
+    assert sorted(name for name, how in board.ends if how == "done") == ["long", "longer"]
+    assert [how for _, how in board.ends].count("lost") == 1
+    went_on = next(name for name, how in board.ends if how == "lost")
+    assert board.places[went_on][0] == 0 and board.places[went_on][1] > 0
+    for name in runs:
+        one, other = (Record.load(k / name / "record.json") for k in (tmp_path / "a", there))
+        assert found(one) == found(other)
+    assert not list(there.glob(".*-*"))
+
+
+def wait_for(folder, what):
+    deadline = time.monotonic() + 60
+    while not list(folder.glob(what)):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+@needs_ray
+def test_a_url_that_a_node_does_not_see(cluster):
+    with stored_at("memory://here-only") as store:
+        engine = Engine(on=f"ray:{cluster.address}", store=store)
+        with pytest.raises(ValueError, match=r"does not see memory://here-only of this machine"):
+            compare(small(), ["n-gateon"], 1, store.folder, engine=engine)

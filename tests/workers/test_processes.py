@@ -83,11 +83,11 @@ def test_a_worker_that_is_killed_costs_no_more_than_what_was_not_saved(tmp_path)
     assert found(one) == found(other)
 
 
-def die(progress):
+def die(out, progress):
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def complain(progress):
+def complain(out, progress):
     raise ValueError("This cannot be done: do another thing.")
 
 

@@ -19,12 +19,14 @@ except ImportError as missing:
 
 from ..options.declared import descriptions
 from ..storage.files import printable
+from ..storage.remote import is_url
 
 __all__ = [
     "JSON",
     "Command",
     "Directory",
     "Names",
+    "Out",
     "Sites",
     "gigabytes",
     "hint_of",
@@ -47,6 +49,17 @@ Sites = Annotated[
     ),
 ]
 Names = Annotated[str, tyro.conf.arg(metavar="NAME,...")]
+# A directory, or what is like one at a URL.
+Out = Annotated[
+    Path | str | None,
+    PrimitiveConstructorSpec(
+        nargs=1,
+        metavar="PATH|URL",
+        instance_from_str=lambda words: words[0] if is_url(words[0]) else _full_path(words[0]),
+        is_instance=lambda value: value is None or isinstance(value, Path | str),
+        str_from_instance=lambda value: [str(value)],
+    ),
+]
 JSON = Annotated[bool, tyro.conf.arg(name="json")]
 Directory = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")]
 STYLE = (tyro.conf.PositionalRequiredArgs, tyro.conf.FlagCreatePairsOff)
@@ -166,6 +179,8 @@ def _path(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
 def _full_path(word: str) -> Path:
     if not word:
         raise ValueError("it is empty, expected a path")
+    if is_url(word):
+        raise ValueError("it is a URL, expected a path")
     return Path(word)
 
 

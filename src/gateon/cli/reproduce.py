@@ -21,6 +21,8 @@ from ..runs.specification import Specification
 from ..storage.files import printable
 from ..workers.engine import Engine
 from . import printing
+from .home import home
+from .parse import Out
 
 __all__ = ["command"]
 
@@ -32,7 +34,7 @@ def command(
     rows: tuple[str, ...] = (),
     columns: tuple[str, ...] = (),
     streams: tuple[str, ...] = (),
-    out: Path = reproduction.OUT,
+    out: Out = None,
     results: Path = reproduction.RESULTS,
     page: Path = Path("docs/results.md"),
     device: str = "cpu",
@@ -58,7 +60,8 @@ def command(
         rows: only these rows, by name.
         columns: only these columns, such as best.
         streams: only these streams.
-        out: directory of the runs, shared by all tables and figures.
+        out: directory of the runs, shared by all tables and figures; runs/reproduce by default.
+            With --on ray also a URL, such as s3://bucket/runs.
         results: directory of the results: record.json, table.md and figure.svg.
         page: the file that docs writes.
         device: cpu, cuda, mps ...
@@ -66,7 +69,7 @@ def command(
         workers: how many runs at once, each in a process with as many threads as --threads says,
             or one; by default one after another in this process.
         on: ray, ray://HOST:PORT or ray:HOST:PORT: runs are tasks of a Ray cluster. --out must be
-            a directory that all nodes share.
+            a directory that all nodes share, or a URL.
         gpus: of each run on Ray; a fraction shares one.
         plan: list the runs and which of them are finished, at scale paper also forecast time and
             memory from two steps, and run nothing.
@@ -76,36 +79,40 @@ def command(
     checked("threads", threads, declared(Training)["threads"].kind)
     if threads is not None:
         torch.set_num_threads(threads)
-    engine = Engine(workers, on, gpus, threads or 1)
     if name == "docs":
         print(printable(reproduction.write_pages(results, page)))
         return
     if name == "targets":
         print(printable(reproduction.write_targets(results, scale)))
         return
-    asked: dict[str, Any] = {"out": out, "seeds": seeds}
-    asked |= {"rows": rows, "columns": columns, "streams": streams}
-    asked["changes"] = {} if device == "cpu" else {"training.device": device}
     known = reproduction.names()
-    for one in known if name == "all" else reproduction.choose("table or figure", [name], known):
-        table = reproduction.load(one)
-        runs = reproduction.plan(table, scale, **asked)
-        if plan:
-            _show_plan(one, runs)
-        else:
-            check_clean(allow_dirty)
-        _show_first_forecast(runs, scale, quiet)
-        if not plan:
-            folder = reproduction.reproduce(
-                table,
-                scale,
-                results=results,
-                progress=partial(printing.progress, quiet),
-                engine=engine,
-                board=partial(printing.board, quiet),
-                **asked,
-            )
-            _show_table(folder)
+    chosen = known if name == "all" else reproduction.choose("table or figure", [name], known)
+    asked: dict[str, Any] = {"seeds": seeds, "rows": rows, "columns": columns, "streams": streams}
+    asked["changes"] = {} if device == "cpu" else {"training.device": device}
+    with home(out or reproduction.OUT, on, reads=plan) as at:
+        engine = Engine(workers, on, gpus, threads or 1, None if plan else at.store)
+        asked["out"] = at.folder
+        if at.store is not None:
+            at.store.fetch_all(at.folder / scale)
+        for one in chosen:
+            table = reproduction.load(one)
+            runs = reproduction.plan(table, scale, **asked)
+            if plan:
+                _show_plan(one, runs)
+            else:
+                check_clean(allow_dirty)
+            _show_first_forecast(runs, scale, quiet)
+            if not plan:
+                folder = reproduction.reproduce(
+                    table,
+                    scale,
+                    results=results,
+                    progress=partial(printing.progress, quiet),
+                    engine=engine,
+                    board=partial(printing.board, quiet),
+                    **asked,
+                )
+                _show_table(folder)
 
 
 Runs = Sequence[tuple[Any, Specification, bool]]

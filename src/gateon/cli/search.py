@@ -19,7 +19,8 @@ from ..search.search import search_settings
 from ..storage.files import printable
 from ..workers.engine import Engine
 from . import printing
-from .parse import JSON, Command
+from .home import home
+from .parse import JSON, Command, Out
 from .specified import Asked, short_name, specified
 
 __all__ = ["command", "prepare"]
@@ -32,7 +33,7 @@ def command(
     aim: Aim = "continual_accuracy",
     sampler: Literal["tpe", "random", "grid"] = "tpe",
     prune: Literal["median", "none"] = "median",
-    out: Path | None = None,
+    out: Out = None,
     workers: int | None = None,
     on: str | None = None,
     gpus: float = 0.0,
@@ -54,12 +55,12 @@ def command(
         aim: what is best: the figure of a run.
         sampler: tpe proposes more of what was good, random anything, grid every combination.
         prune: median ends a trial whose accuracy after a task is below the median of the others.
-        out: directory of the search; runs/search-STREAM-METHOD by default. The same command
-            continues a search.
+        out: directory of the search; runs/search-STREAM-METHOD by default. With --on ray also a
+            URL, such as s3://bucket/search. The same command continues a search.
         workers: how many runs at once, each in a process with one thread and a core of its own;
             by default one after another in this process.
         on: ray, ray://HOST:PORT or ray:HOST:PORT: runs are tasks of a Ray cluster, and go on
-            elsewhere if a node is lost. --out must be a directory that all nodes share.
+            elsewhere if a node is lost. --out must be a directory that all nodes share, or a URL.
         gpus: of each run on Ray; a fraction shares one.
         as_json: print only the record, as JSON.
         quiet: show no progress.
@@ -72,17 +73,18 @@ def command(
     common = {name: value for name, value in given.items() if name not in own}
     base = asked.start.with_options(common)
     search = Search.of(base, over, own, aim=aim, sampler=sampler, prune=prune)
-    engine = Engine(workers, on, gpus, base.training.threads or 1)
     name = f"search-{short_name(base.stream.name)}-{base.method.name}"
-    content = search_settings(
-        search,
-        trials,
-        out or Path("runs") / name,
-        engine=engine,
-        command=shlex.join(["gateon", *sys.argv[1:]]),
-        progress=partial(printing.progress, quiet),
-        board=partial(printing.board, quiet),
-    )
+    with home(out or Path("runs") / name, on) as at:
+        content = search_settings(
+            search,
+            trials,
+            at.folder,
+            engine=Engine(workers, on, gpus, base.training.threads or 1, at.store),
+            command=shlex.join(["gateon", *sys.argv[1:]]),
+            progress=partial(printing.progress, quiet),
+            board=partial(printing.board, quiet),
+        )
+        written = at.shown(at.folder / "search.json")
     if as_json:
         print(json.dumps(content))
         return
@@ -96,7 +98,7 @@ def command(
     print("percent, on validation data")
     for line in about_best(content):
         print(printable(line))
-    print(printable(f"record: {(out or Path('runs') / name) / 'search.json'}"))
+    print(f"record: {written}")
 
 
 def prepare(words: list[str]) -> tuple[Command, list[str]]:

@@ -138,10 +138,11 @@ def _pieces(table: Table, runs: Sequence[Specification], folder: Path, size: Sca
         if _needs_alone(table, specification):
             plain = isolated_of(specification, size)
             own = folder_of(plain, folder)
-            found.setdefault(own.name, Piece(own.name, own, partial(_learn_once, plain, own)))
+            learn_plain = partial(_learn_once, plain, own.name)
+            found.setdefault(own.name, Piece(own.name, own, learn_plain))
             after = (own.name,)
         place = place_of(table, specification, folder)
-        do = partial(_run, table, specification, folder, size)
+        do = partial(_run, table, specification, size)
         found.setdefault(place.name, Piece(place.name, place, do, after))
     return list(found.values())
 
@@ -152,7 +153,7 @@ def _needs_alone(table: Table, specification: Specification) -> bool:
 
 
 def _run(
-    table: Table, specification: Specification, folder: Path, size: Scale, progress: Progress
+    table: Table, specification: Specification, size: Scale, folder: Path, progress: Progress
 ) -> str | None:
     """One run, if it is not finished, with what is kept beside it; or why it failed."""
     place = place_of(table, specification, folder)
@@ -161,7 +162,7 @@ def _run(
         place.mkdir(parents=True, exist_ok=True)
         write_json(found, place / "found.json")
         return None
-    failed = _learn_once(specification, place, progress)
+    failed = _learn_once(specification, place.name, folder, progress)
     if failed is None and _needs_alone(table, specification):
         own = folder_of(isolated_of(specification, size), folder)
         if not is_whole(own):
@@ -172,8 +173,11 @@ def _run(
     return failed
 
 
-def _learn_once(specification: Specification, place: Path, progress: Progress) -> str | None:
+def _learn_once(
+    specification: Specification, name: str, folder: Path, progress: Progress
+) -> str | None:
     """A run, if it is not whole; why it failed, which is a result too."""
+    place = folder / name
     try:
         if not is_whole(place):
             _learn(specification, place, progress)

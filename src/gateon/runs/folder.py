@@ -20,6 +20,7 @@ __all__ = [
     "finished_record",
     "folder_made",
     "held_specification",
+    "is_checkpoint",
     "is_finished",
     "keep_only",
     "last_checkpoint",
@@ -57,6 +58,15 @@ def checkpoint_path(folder: Path, task: int, step: int) -> Path:
     'run/checkpoint-0003-000120.safetensors'
     """
     return folder / f"checkpoint-{task:04}-{step:06}.safetensors"
+
+
+def is_checkpoint(name: str) -> bool:
+    """Whether a file of a run is a checkpoint, by its name.
+
+    >>> is_checkpoint("checkpoint-0003-000120.safetensors"), is_checkpoint("record.json")
+    (True, False)
+    """
+    return name == OLD or NAME.fullmatch(name) is not None
 
 
 def checkpoints(folder: Path) -> list[Path]:

@@ -78,9 +78,7 @@ class Trials:
             settings = self._settings(trial)
         name = f"trial-{number:04}"
         self.trials[name] = trial
-        do = partial(
-            _one_trial, self.search.specification(settings), self.out / name, self.search.aim
-        )
+        do = partial(_one_trial, self.search.specification(settings), name, self.search.aim)
         return Piece(name, self.out / name, do)
 
     def heard(self, piece: Piece, event: str, told: Sequence[Any]) -> bool:
@@ -201,13 +199,13 @@ class Trials:
 
 
 def _one_trial(
-    specification: Specification, folder: Path, aim: str, progress: Progress
+    specification: Specification, name: str, aim: str, out: Path, progress: Progress
 ) -> tuple[float, dict[str, float]] | str:
     """The figure of one run and its summary, or why there is none."""
     try:
         stream = specification.make_stream()
         learner = specification.make_learner(stream)
-        record = learn(specification, stream, learner, folder, progress=progress, keep=False)
+        record = learn(specification, stream, learner, out / name, progress=progress, keep=False)
     except (FloatingPointError, MemoryError) as reason:  # settings so poor are a result too
         return str(reason) or type(reason).__name__
     return record.summary[aim], record.summary

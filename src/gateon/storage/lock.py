@@ -48,9 +48,17 @@ class Owner:
     def read(cls, path: Path) -> Owner | None:
         """The owner that a lock file names; None if it names none."""
         try:
-            held = json.loads(content_of(path, 10_000))
+            return cls.parsed(content_of(path, 10_000))
+        except (OSError, ValueError):
+            return None
+
+    @classmethod
+    def parsed(cls, content: bytes) -> Owner | None:
+        """The owner that a note names; None if it names none."""
+        try:
+            held = json.loads(content)
             owner = cls(*(held[field.name] for field in fields(cls)))
-        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             return None
         return owner if isinstance(owner.pid, int) and owner.pid > 0 else None
 
@@ -170,7 +178,7 @@ def _explaining(folder: Path) -> Iterator[None]:
 class BusyError(ValueError):
     """Another process runs in the directory."""
 
-    def __init__(self, folder: Path, owner: Owner | None, advice: str) -> None:
+    def __init__(self, folder: Path | str, owner: Owner | None, advice: str) -> None:
         who = f" ({owner})" if owner else ""
         super().__init__(
             f"Another process is running in {folder}{who}: wait for it, "

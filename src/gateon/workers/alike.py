@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from uuid import uuid4
 from ..runs.environment import environment
 from ..runs.identity import NUMERICS
 from ..storage.checkpoint import whole_file
+from ..storage.remote import Remote, StorageError
 
 __all__ = ["Alike", "alike", "versions"]
 
@@ -38,13 +39,18 @@ class Alike:
 
     Args:
         versions: of what decides the numbers.
-        mark: a file in the output directory.
-        word: what is written in it.
+        folder: the output directory, or where it is at a URL.
+        word: what is written in a file there.
     """
 
     versions: dict[str, str]
-    mark: Path
+    folder: Path | Remote
     word: str
+
+    @property
+    def mark(self) -> str:
+        """The name of that file."""
+        return f".seen-{self.word[:8]}"
 
     def check(self) -> None:
         """Compare with the machine this runs on: ValueError says what is different, and where."""
@@ -57,30 +63,50 @@ class Alike:
                     "install the same on every node."
                 )
         try:
-            seen = self.mark.read_text(encoding="utf-8") == self.word
-        except OSError:
-            seen = False
+            seen = self._seen()
+        except (StorageError, ImportError) as reason:
+            raise ValueError(f"The node {node} cannot use --out: {reason}") from reason
         if not seen:
             raise ValueError(
-                f"The node {node} does not see {self.mark.parent} of this machine: "
+                f"The node {node} does not see {self.folder} of this machine: "
                 "give --out a directory on storage that all nodes share."
             )
 
+    def _seen(self) -> bool:
+        """Whether the file is there; at a URL also write something, which may not be allowed."""
+        if isinstance(self.folder, Remote):
+            tried = f"{self.mark}-{uuid4().hex}"
+            seen = self.folder.read(self.mark) == self.word.encode()
+            if seen:
+                self.folder.write(tried, b"")
+                self.folder.remove(tried)
+            return seen
+        try:
+            return (self.folder / self.mark).read_text(encoding="utf-8") == self.word
+        except OSError:
+            return False
+
 
 @contextmanager
-def alike(folder: Path) -> Iterator[Alike]:
+def alike(folder: Path | Remote) -> Iterator[Alike]:
     """Mark a directory, so that other machines can tell whether they see the same one.
 
     >>> import tempfile
     >>> with alike(Path(tempfile.mkdtemp())) as wanted:
     ...     wanted.check()
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    word = uuid4().hex
-    mark = folder / f".seen-{word[:8]}"
-    with whole_file(mark) as aside:
-        aside.write_text(word, encoding="utf-8")
+    wanted = Alike(versions(), folder, uuid4().hex)
+    if isinstance(folder, Remote):
+        folder.write(wanted.mark, wanted.word.encode())
+    else:
+        folder.mkdir(parents=True, exist_ok=True)
+        with whole_file(folder / wanted.mark) as aside:
+            aside.write_text(wanted.word, encoding="utf-8")
     try:
-        yield Alike(versions(), mark, word)
+        yield wanted
     finally:
-        mark.unlink(missing_ok=True)
+        if isinstance(folder, Remote):
+            with suppress(StorageError):
+                folder.remove(wanted.mark)
+        else:
+            (folder / wanted.mark).unlink(missing_ok=True)

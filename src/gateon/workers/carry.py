@@ -63,7 +63,7 @@ def one_after_another(plan: Plan, progress: Callable[[], Progress | None]) -> No
     while (piece := plan.next()) is not None:
         told = _Both(plan, piece, progress() or Quiet())
         try:
-            result = piece.do(told)
+            result = piece.here(told)
         except Dropped:
             result = None
         plan.finished(piece, result)

@@ -59,13 +59,17 @@ def compare(
         for name, one in wanted.items()
         for seed in range(specification.seed, specification.seed + seeds)
     }
-    out = out.resolve() if engine is not None and engine.on else out
+    engine = engine or Engine()
+    out = out.resolve() if engine.on else out
     followed: dict[str, Any] = {"trace": trace, "trace_every": trace_every, "trackers": trackers}
     plan = Listed(pieces_of(runs, out, isolated=isolated, **followed))
-    (engine or Engine()).carry_out(plan, out, progress=progress, board=board)
+    engine.carry_out(plan, out, progress=progress, board=board)
     records: dict[str, list[Record]] = {}
     for name, one in runs.items():
-        records.setdefault(one.method.name, []).append(plan.results[name])
+        record = plan.results[name]
+        if engine.store is not None:  # it was made where this machine does not see
+            record = Record.load(out / name / "record.json")
+        records.setdefault(one.method.name, []).append(record)
     return records
 
 
@@ -94,7 +98,7 @@ def pieces_of(
         if isolated and one.method.name != "isolated":
             one.make_learner(one.make_stream())  # fail before anything runs if one cannot be built
             apart = isolated_folder(one, out)
-            do = partial(_one_run, alone(one), apart, None)
+            do = partial(_one_run, alone(one), apart.name, None)
             found.setdefault(apart.name, Piece(apart.name, apart, do))
         after = () if apart is None else (apart.name,)
         followed: dict[str, Any] = {
@@ -102,15 +106,17 @@ def pieces_of(
             "trace_every": trace_every,
             "trackers": trackers,
         }
-        run = partial(_one_run, one, out / name, apart, **followed)
+        beside = None if apart is None else apart.name
+        run = partial(_one_run, one, name, beside, **followed)
         found[name] = Piece(name, out / name, run, after)
     return list(found.values())
 
 
 def _one_run(
     specification: Specification,
-    folder: Path,
-    apart: Path | None,
+    name: str,
+    apart: str | None,
+    out: Path,
     progress: Progress,
     *,
     trace: Sequence[str] | None = None,
@@ -125,8 +131,8 @@ def _one_run(
         specification,
         stream,
         learner,
-        folder,
-        isolated=None if apart is None else Record.load(apart / "record.json"),
+        out / name,
+        isolated=None if apart is None else Record.load(out / apart / "record.json"),
         progress=progress,
         trace=trace if traced else None,
         trace_every=trace_every if traced else None,

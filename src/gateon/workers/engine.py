@@ -13,6 +13,7 @@ from ..runs.progress import Progress
 from .board import Board, NoBoard
 from .carry import carry_out, one_after_another
 from .plan import Plan
+from .store import Store
 
 __all__ = ["Engine"]
 
@@ -30,12 +31,14 @@ class Engine:
         on: a Ray cluster, as `on_ray.address_of` reads it; None for this machine.
         gpus: for each piece on Ray; a fraction shares one.
         threads: of the processor for each piece of a worker.
+        store: where the directory of all pieces is at a URL, and not on storage that all nodes see.
     """
 
     workers: int | None = None
     on: str | None = None
     gpus: float = 0.0
     threads: int = 1
+    store: Store | None = None
 
     def __post_init__(self) -> None:
         """Validate the settings."""
@@ -44,6 +47,8 @@ class Engine:
         checked("gpus", self.gpus, Share)
         if self.gpus and self.on is None:
             raise ValueError("--gpus does nothing without --on ray: leave it out.")
+        if self.store is not None and self.on is None:
+            raise ValueError("--out is a URL, which needs --on ray: give it, or give --out a path.")
 
     @property
     def here(self) -> bool:
@@ -70,7 +75,7 @@ class Engine:
             one_after_another(plan, progress)
             return
         with self._pool(folder) as pool:
-            carry_out(plan, pool, board())
+            carry_out(plan if self.store is None else self.store.following(plan), pool, board())
 
     @contextmanager
     def _pool(self, folder: Path) -> Any:
@@ -82,5 +87,5 @@ class Engine:
         from .alike import alike
         from .on_ray import Cluster
 
-        with alike(folder) as wanted:
+        with alike(folder if self.store is None else self.store.at(folder)) as wanted:
             yield Cluster(self.on, wanted, self.workers, self.threads, self.gpus)

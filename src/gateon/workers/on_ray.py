@@ -1,7 +1,7 @@
 """Workers that are tasks of a Ray cluster: placed wherever there is room, and again elsewhere.
 
 Nodes may come and go. A run whose node died goes on from its last checkpoint on another one, which
-is why the output directory must be on storage that all nodes share.
+is why the output directory must be on storage that all nodes share, or at a URL.
 """
 
 from __future__ import annotations
@@ -11,15 +11,16 @@ import multiprocessing
 import os
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-from ..runs.progress import Progress
 from ..storage.lock import Owner, release
+from ..storage.remote import Remote
 from .alike import Alike
 from .carry import News
 from .plan import Piece
+from .scratch import done_at
 from .telling import Telling, outcome
 
 __all__ = ["Cluster", "address_of"]
@@ -113,7 +114,7 @@ class Cluster:
         task = self._remote(_work).options(
             name=piece.name, num_cpus=self.threads, num_gpus=self.gpus, max_retries=0
         )
-        reference = task.remote(piece.do, piece.name, self.mailbox, self.alike, self.threads)
+        reference = task.remote(piece, self.mailbox, self.alike, self.threads)
         self.pieces[reference] = piece
 
     def news(self, seconds: float) -> list[News]:
@@ -209,9 +210,7 @@ class Cluster:
             return "lost", _first_line(reason)
 
 
-def _work(
-    do: Callable[[Progress], Any], name: str, mailbox: Any, alike: Alike, threads: int
-) -> tuple[str, Any]:
+def _work(piece: Piece, mailbox: Any, alike: Alike, threads: int) -> tuple[str, Any]:
     """Do a piece; run in a worker of Ray."""
     import ray
     import torch
@@ -225,11 +224,13 @@ def _work(
     me = Owner.me()
 
     def send(event: str, told: Sequence[Any]) -> bool:
-        go_on: bool = ray.get(mailbox.tell.remote(name, event, told))
+        go_on: bool = ray.get(mailbox.tell.remote(piece.name, event, told))
         return go_on
 
     send("owner", (me.pid, me.host, me.since, me.born))
-    return outcome(do, Telling(send))
+    if isinstance(alike.folder, Remote):
+        return done_at(alike.folder, piece, send)
+    return outcome(piece.here, Telling(send))
 
 
 def _checked(alike: Alike) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -19,15 +20,21 @@ class Piece:
     Args:
         name: unique in the plan.
         folder: its directory, where it is resumed.
-        do: does it, given where to report; it is pickled, and must return at once if it is finished
-            already.
+        do: does it, given the directory that holds those of all pieces, which on another machine
+            may be elsewhere, and where to report; it is pickled, and must return at once if it is
+            finished already.
         after: names of the pieces that must be finished before.
     """
 
     name: str
     folder: Path
-    do: Callable[[Progress], Any]
+    do: Callable[[Path, Progress], Any]
     after: tuple[str, ...] = ()
+
+    @property
+    def here(self) -> Callable[[Progress], Any]:
+        """Does it in its own directory."""
+        return partial(self.do, self.folder.parent)
 
 
 class Plan(Protocol):

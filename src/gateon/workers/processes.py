@@ -142,7 +142,7 @@ class _Worker:
     def give(self, piece: Piece) -> bool:
         """Send a piece; return whether the process still takes it."""
         try:
-            self.pipe.send(piece.do)
+            self.pipe.send(piece.here)
         except (BrokenPipeError, ConnectionError):
             return False
         self.piece = piece
