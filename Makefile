@@ -58,6 +58,11 @@ trl: .venv/installed
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[trl]'
 	$(BIN)/pytest tests/test_hf_trl.py
 
+# Runs at a bucket, of a server on this machine that speaks S3. Its libraries need older versions of some of ours.
+s3: .venv/installed
+	$(BIN)/pip install --quiet --target build/s3 s3fs==2026.9.0 boto3==1.43.117 'moto[s3]==5.2.5' flask==3.1.3 flask-cors==6.0.5
+	PYTHONPATH=build/s3 $(BIN)/pytest tests/workers/test_s3.py
+
 bench: .venv/installed
 	$(BIN)/python benchmarks/full_width_step.py
 	$(BIN)/python benchmarks/compact_step.py

@@ -99,6 +99,12 @@ def test_an_object_store_is_written_at_once(tmp_path, monkeypatch):
     [
         ("carrier-pigeon://coop", StorageError, "which fsspec does not know: give one like s3://"),
         ("dropbox://runs", ImportError, "not installed here: pip install dropboxdrivefs"),
+        (
+            "simplecache::s3://bucket/runs",
+            ValueError,
+            "is no URL of a directory: expected one like",
+        ),
+        ("s3://", ValueError, "is no URL of a directory"),
         ("file:///dev/null/runs", StorageError, r"cannot be written \(.*\): check the address"),
     ],
 )

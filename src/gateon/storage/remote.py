@@ -23,7 +23,7 @@ def is_url(text: str) -> bool:
     >>> is_url("s3://bucket/runs"), is_url("/mnt/runs"), is_url("C:/runs")
     (True, False, False)
     """
-    return URL.match(text) is not None
+    return re.match(r"[^/\\]+://", text) is not None
 
 
 class StorageError(ValueError):
