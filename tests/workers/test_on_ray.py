@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import socket
 import time
 from functools import partial
@@ -15,8 +16,9 @@ from gateon.workers import alike as alike_module
 from gateon.workers.alike import alike
 from gateon.workers.carry import carry_out
 from gateon.workers.comparison import compare, pieces_of
+from gateon.workers.connect import address_of
 from gateon.workers.engine import Engine
-from gateon.workers.on_ray import Cluster, address_of
+from gateon.workers.on_ray import Cluster, _hear_cancelling
 from gateon.workers.plan import Listed
 from gateon.workers.store import stored_at
 
@@ -94,6 +96,19 @@ def test_ray_is_asked_for_where_it_is_missing(tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "ray", None)
     with pytest.raises(ImportError, match=r"needs Ray: pip install 'gateon\[ray\]'"):
         compare(small(), ["n-gateon"], 1, tmp_path, engine=Engine(on="ray"))
+
+
+def test_a_task_can_be_cancelled_where_ctrl_c_was_ignored():
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        _hear_cancelling()
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        signal.signal(signal.SIGINT, before)
+        _hear_cancelling()
+        assert signal.getsignal(signal.SIGINT) is before
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_the_note_of_a_process_that_is_gone_is_taken_away(tmp_path):

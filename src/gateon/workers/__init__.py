@@ -4,5 +4,6 @@ A piece is one run: a function of nothing but its own arguments, with a director
 engines differ in where a piece is done: one after another in this process, in processes of this
 machine, or on the nodes of a Ray cluster. Everything else is the same code.
 
-May import `runs` and what it stands on. Ray is imported by `on_ray` alone, when it is asked for.
+May import `runs` and what it stands on. Ray is imported by `connect` and
+`on_ray` alone, when it is asked for.
 """

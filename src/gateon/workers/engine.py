@@ -28,7 +28,7 @@ class Engine:
     Args:
         workers: how many pieces at once: processes of this machine, or tasks on Ray; None for one
             after another in this process, or as many as the Ray cluster has room for.
-        on: a Ray cluster, as `on_ray.address_of` reads it; None for this machine.
+        on: a Ray cluster, as `connect.address_of` reads it; None for this machine.
         gpus: for each piece on Ray; a fraction shares one.
         threads: of the processor for each piece of a worker.
         store: where the directory of all pieces is at a URL, and not on storage that all nodes see.

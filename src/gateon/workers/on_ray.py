@@ -6,9 +6,8 @@ is why the output directory must be on storage that all nodes share, or at a URL
 
 from __future__ import annotations
 
-import logging
 import multiprocessing
-import os
+import signal
 import socket
 import time
 from collections.abc import Sequence
@@ -19,33 +18,14 @@ from ..storage.lock import Owner, release
 from ..storage.remote import Remote
 from .alike import Alike
 from .carry import News
+from .connect import address_of, connected, first_line, last_line
 from .plan import Piece
 from .scratch import done_at
 from .telling import Telling, outcome
 
-__all__ = ["Cluster", "address_of"]
+__all__ = ["Cluster"]
 
-LONG = 5.0  # seconds an address has to answer
 ANSWER = 60.0  # seconds a node has to import gateon and torch
-PASSED_ON = ("GATEON_DATA", "GATEON_MODELS")  # variables that say where things are
-
-
-def address_of(on: str) -> str | None:
-    """The address that --on names; None for a running cluster, or else a local one.
-
-    >>> address_of("ray"), address_of("ray://10.0.0.1:10001"), address_of("ray:10.0.0.1:6379")
-    (None, 'ray://10.0.0.1:10001', '10.0.0.1:6379')
-    """
-    if on == "ray":
-        return None
-    kind, _, rest = on.partition(":")
-    host, _, port = rest.removeprefix("//").rpartition(":")
-    if kind != "ray" or not host or not port.isdigit():
-        raise ValueError(
-            f"--on must be ray, ray://HOST:PORT (a cluster's door for clients, usually port 10001) "
-            f"or ray:HOST:PORT (from one of its own nodes, usually port 6379), got {on!r}."
-        )
-    return on if rest.startswith("//") else rest
 
 
 class Mailbox:
@@ -85,7 +65,7 @@ class Cluster:
         self, on: str, alike: Alike, workers: int | None, threads: int = 1, gpus: float = 0.0
     ) -> None:
         address = address_of(on)
-        self.ray, self.begun = _connected(address, (workers or 0) * threads)
+        self.ray, self.begun = connected(address, (workers or 0) * threads)
         self.workers, self.threads, self.gpus, self.alike = workers, threads, gpus, alike
         self.pieces: dict[Any, Piece] = {}  # by the reference of their task
         self.owners: dict[str, Owner] = {}  # of the directory of each piece
@@ -187,7 +167,7 @@ class Cluster:
                 found = self.ray.get(reference)
             except self.ray.exceptions.RayTaskError as reason:
                 raise ValueError(
-                    f"A node of the cluster cannot run gateon ({_last_line(reason)}): "
+                    f"A node of the cluster cannot run gateon ({last_line(reason)}): "
                     "install the same gateon and torch on every node."
                 ) from reason
             except self.ray.exceptions.RayError:
@@ -203,11 +183,11 @@ class Cluster:
         except errors.TaskCancelledError:
             return "stopped", None
         except (errors.WorkerCrashedError, errors.OutOfMemoryError) as reason:
-            return "died", _first_line(reason)
+            return "died", first_line(reason)
         except errors.RayTaskError as reason:  # outside of the piece: what it needs is not there
-            return "failed", ValueError(f"A worker could not begin: {_last_line(reason)}")
+            return "failed", ValueError(f"A worker could not begin: {last_line(reason)}")
         except errors.RayError as reason:  # the node, or what was on it
-            return "lost", _first_line(reason)
+            return "lost", first_line(reason)
 
 
 def _work(piece: Piece, mailbox: Any, alike: Alike, threads: int) -> tuple[str, Any]:
@@ -219,6 +199,7 @@ def _work(piece: Piece, mailbox: Any, alike: Alike, threads: int) -> tuple[str, 
         alike.check()
     except ValueError as reason:
         return "failed", reason
+    _hear_cancelling()
     multiprocessing.current_process().name = f"ray on {socket.gethostname()}"
     torch.set_num_threads(threads)
     me = Owner.me()
@@ -233,6 +214,12 @@ def _work(piece: Piece, mailbox: Any, alike: Alike, threads: int) -> tuple[str, 
     return outcome(piece.here, Telling(send))
 
 
+def _hear_cancelling() -> None:
+    """Ray cancels a task by a Ctrl-C, which a cluster started in the background of a shell ignores."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 def _checked(alike: Alike) -> str | None:
     """What is different on the node this runs on."""
     try:
@@ -240,56 +227,3 @@ def _checked(alike: Alike) -> str | None:
     except ValueError as reason:
         return str(reason)
     return None
-
-
-def _connected(address: str | None, cores: int) -> tuple[Any, bool]:
-    """Ray, connected; and whether that was done here and must be undone."""
-    os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", ".*")  # pages about every node that dies
-    try:
-        import ray
-        import ray.exceptions
-    except ImportError as missing:
-        raise ImportError("--on ray needs Ray: pip install 'gateon[ray]'.") from missing
-    if ray.is_initialized():
-        return ray, False
-    logging.getLogger("ray").setLevel(logging.CRITICAL)
-    _check_answers(address)
-    passed = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
-    told: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.CRITICAL}
-    told |= {"runtime_env": {"env_vars": passed}} if passed else {}
-    try:
-        try:
-            ray.init(address or "auto", **told)
-        except ConnectionError:
-            if address is not None:
-                raise
-            ray.init("local", num_cpus=cores or None, include_dashboard=False, **told)
-    except (ConnectionError, RuntimeError, ValueError, TimeoutError) as reason:
-        raise ValueError(
-            f"The Ray cluster at {address or 'RAY_ADDRESS'} does not answer "
-            f"({_first_line(reason)}): check the address, and that Ray is the same version there."
-        ) from reason
-    return ray, True
-
-
-def _check_answers(address: str | None) -> None:
-    """Refuse an address where nothing listens: Ray itself would wait for minutes."""
-    wanted = address or os.environ.get("RAY_ADDRESS", "")
-    host, _, port = wanted.removeprefix("ray://").rpartition(":")
-    if not host or not port.isdigit():
-        return
-    try:
-        socket.create_connection((host, int(port)), LONG).close()
-    except (OSError, OverflowError) as reason:
-        raise ValueError(
-            f"The Ray cluster at {wanted} does not answer ({reason}): check the address, "
-            "and that the cluster is up."
-        ) from reason
-
-
-def _first_line(reason: BaseException) -> str:
-    return (str(reason).strip().splitlines() or [type(reason).__name__])[0].rstrip(".")
-
-
-def _last_line(reason: BaseException) -> str:
-    return (str(reason).strip().splitlines() or [type(reason).__name__])[-1].rstrip(".")
