@@ -72,6 +72,25 @@ def activity_relevance(x: Tensor) -> Tensor:
     )
 
 
+def firing_rate_relevance(activities: list[Tensor], steps: float) -> list[Tensor]:
+    """Discussion: in every step, mean |x| over samples and positions; a low-pass filter; its square.
+
+    One tensor (samples, units, positions) for each step; so is what is returned, (units,).
+    """
+    rates = [0.0] * activities[0].shape[1]
+    found = []
+    for x in activities:
+        samples, units, positions = x.shape
+        for i in range(units):
+            total = 0.0
+            for n in range(samples):
+                for p in range(positions):
+                    total += abs(float(x[n, i, p]))
+            rates[i] += (total / (samples * positions) - rates[i]) / steps
+        found.append(torch.tensor([rate**2 for rate in rates], dtype=x.dtype))
+    return found
+
+
 def next_layer_relevance(x: Tensor, W: Tensor) -> Tensor:
     """Eq. causallocal: mean over samples of sum_j (w_ji x_i)^2; the 1/N goes with the normalisation."""
     samples, units = x.shape
@@ -112,7 +131,13 @@ def availability(A: Tensor, mu: Tensor, rate: float, epsilon: float, floor: floa
 
 
 def steps_until_recovered(
-    steps: int, a: float, b: float, rate: float, epsilon: float, most: int = 10**6
+    steps: int,
+    a: float,
+    b: float,
+    rate: float,
+    epsilon: float,
+    most: int = 10**6,
+    rise: float | None = None,
 ) -> int:
     """Supplement: let A fall for `steps` at relevance a, then count how long it takes at relevance b to come back."""
     start = 0.5  # below the upper bound, so that clipping does not hide anything
@@ -122,7 +147,7 @@ def steps_until_recovered(
     for n in range(most):
         if start <= A:
             return n
-        A *= 1 - rate * (b - epsilon)
+        A *= 1 - (rate if rise is None else rise) * (b - epsilon)
     return most
 
 

@@ -66,3 +66,34 @@ def test_a_support_desk_understands_what_it_reads(told):
     lines = told("support_desk")
     assert min(shares(lines[2])) >= 70
     assert lines[3].startswith("'someone took my card': bank, card")
+
+
+def test_a_driven_neuron_freezes_and_silence_makes_it_plastic_again(told):
+    # A shorter time at a higher rate, and fewer neurons.
+    short = {"DRIVEN": (5.0, 15.0, 30.0), "DRIVE": 4.0, "SILENCES": (0.0, 8.0, 60.0)}
+    lines = told("plasticity", **short, PAIRINGS=20, ETA=3e-3)
+    rows = [
+        [float(word) for word in line.replace("Hz", "").replace("s", "").split()]
+        for line in lines[2:]
+    ]
+    usual, driven, most = rows
+    assert min(usual[1:]) > 0.9, "neurons as active as the others stay plastic"
+    assert most[1] < driven[1] < 0.7, "the higher the rate, the less plastic"
+    for row in (driven, most):
+        recovered = row[4]
+        for silence, change in zip(short["SILENCES"][1:], row[2:4], strict=True):
+            assert (change > 0.97) == (silence > recovered), "as eq. tprime says"
+
+
+def test_without_a_threshold_nothing_recovers(monkeypatch):
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    module = import_module("plasticity")
+    for name, value in {
+        "DRIVEN": (20.0,),
+        "DRIVE": 3.0,
+        "SILENCES": (0.0, 10.0),
+        "ETA": 2e-3,
+    }.items():
+        monkeypatch.setattr(module, name, value)
+    (before,), (after,) = module.experiment(epsilon=0.0)["plasticity"]
+    assert 0 < after <= before < 0.9

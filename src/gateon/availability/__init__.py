@@ -3,6 +3,7 @@
 Imports `anatomy` and `gating`.
 """
 
+from .firing_rate import FiringRate
 from .rule import Rate, Rule, recovery_time, room, saturation, update
 
-__all__ = ["Rate", "Rule", "recovery_time", "room", "saturation", "update"]
+__all__ = ["FiringRate", "Rate", "Rule", "recovery_time", "room", "saturation", "update"]

@@ -14,6 +14,7 @@ from ..anatomy.kinds import outputs_per_unit, spread, spread_columns
 from ..anatomy.sites import Site, matching
 from ..gating.gates import Gates
 from ..gating.hooks import watch_first_pass
+from .firing_rate import firing_rate_of
 from .ledgers import ParameterLedger, UnitLedger
 from .observers import observer
 from .relevance import parameter_gradient
@@ -107,9 +108,14 @@ class Books:
     def _unit_ledger(self, site: Site) -> UnitLedger:
         """The ledger of the site's units, or a new one, which counts once it owns a parameter."""
         found = next((ledger for ledger in self.units if ledger.site.name == site.name), None)
+        if found is not None:
+            return found
         at_once, every = self.rules.apply == "step", self.gates.model.parameters()
         like = next(p for p in every if p.is_floating_point())
-        return found or UnitLedger(site, self._rule(site), at_once=at_once, like=like)
+        firing_rate = firing_rate_of(self.rules.relevance)
+        return UnitLedger(
+            site, self._rule(site), at_once=at_once, like=like, firing_rate=firing_rate
+        )
 
     def _new_layer_ledger(self, site: Site) -> ParameterLedger:
         per_parameter, at_once = self.rules.per == "parameter", self.rules.apply == "step"

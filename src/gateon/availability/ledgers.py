@@ -18,6 +18,7 @@ from ..anatomy.kinds import spread, spread_columns
 from ..anatomy.sites import Site
 from ..gating.units import at_least_float32
 from . import relevance
+from .firing_rate import FiringRate
 from .observers import Observer
 from .rule import Rule
 
@@ -36,14 +37,26 @@ class UnitLedger:
         rule: What moves A.
         at_once: Whether A takes effect after every step (apply="step") or only at a switch.
         like: A tensor on the device and of the dtype to use, or float32 if that is wider.
+        firing_rate: What makes relevance of the activity that is observed; None if relevance is.
     """
 
-    def __init__(self, site: Site, rule: Rule, *, at_once: bool, like: Tensor) -> None:
-        self.site, self.rule, self.at_once = site, rule, at_once
+    def __init__(
+        self,
+        site: Site,
+        rule: Rule,
+        *,
+        at_once: bool,
+        like: Tensor,
+        firing_rate: FiringRate | None = None,
+    ) -> None:
+        self.site, self.rule, self.at_once, self.firing_rate = site, rule, at_once, firing_rate
         self.running = torch.ones(
             site.units, device=like.device, dtype=at_least_float32(like.dtype)
         )
         self.applied = self.running.clone()
+        # Of each unit, and those after the step being made.
+        self.rates = None if firing_rate is None else torch.zeros_like(self.running)
+        self._new_rates: Tensor | None = None
         self.plastic = True
         self.whole = site.units  # of the full layer, if this ledger is part of a sub-network
         self.advances = [0]  # how often A has moved since the last switch
@@ -95,12 +108,17 @@ class UnitLedger:
         """The sum of mu over units in this step; None if nothing was observed."""
         self._moved_by = None
         observed = None if self.observer is None else self.observer.take()
+        if observed is not None and self.firing_rate is not None and self.rates is not None:
+            self._new_rates = self.firing_rate.follow(self.rates, observed)
+            observed = self._new_rates.square()
         self._mu = None if self.rule.is_still else observed
         return None if self._mu is None else self._mu.sum()
 
     def advance(self, total: float) -> bool:
         """Move A by the relevance of this step; return whether there was any."""
         observed, self._mu = self._mu, None
+        if self._new_rates is not None:
+            self.rates, self._new_rates = self._new_rates, None
         if observed is not None and total > NEGLIGIBLE:
             self._moved_by = observed, self.whole / total
             self.rule(self.running, *self._moved_by)
@@ -135,6 +153,7 @@ class UnitLedger:
         """Move to the device of the model."""
         if self.running.device != device:
             self.running, self.applied = self.running.to(device), self.applied.to(device)
+            self.rates = None if self.rates is None else self.rates.to(device)
             self._views.clear()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -18,16 +18,18 @@ from ..gating.gate import Gate, Measure
 from ..gating.gates import Gates
 from ..gating.units import at_least_float32
 from . import relevance
+from .firing_rate import FiringRate, activity_and_count, firing_rate_of
 
-__all__ = ["Observer", "Relevance", "Tapped", "Through", "observer"]
+__all__ = ["MEASURES", "MeanActivity", "Observer", "Relevance", "Tapped", "Through", "observer"]
 
-Relevance = Literal["gradient", "activity", "next-layer", "next-layer-gated"]
+Relevance = Literal["gradient", "activity", "firing-rate", "next-layer", "next-layer-gated"]
+MEASURES = get_args(Relevance)
 
 
 def observer(
     gates: Gates,
     site: Site,
-    measure: Relevance | Callable[[Tensor, Tensor], Tensor],
+    measure: Relevance | FiringRate | Callable[[Tensor, Tensor], Tensor],
     owned: Iterable[nn.Parameter],
 ) -> Observer:
     """Start observing the relevance of one site.
@@ -35,14 +37,17 @@ def observer(
     Args:
         gates: The gates of the model.
         site: One of its sites.
-        measure: "gradient" (eq. n-mu), "activity" (eq. bio-relevance), "next-layer" (eq.
-            causallocal) or "next-layer-gated"; or a function of gradient and activity, see
-            `gateon.obstruct`.
+        measure: "gradient" (eq. n-mu), "activity" (eq. bio-relevance), "firing-rate" or a
+            `FiringRate`, "next-layer" (eq. causallocal) or "next-layer-gated"; or a function of
+            gradient and activity, see `gateon.obstruct`.
         owned: The parameters that make the units, whose gradients are as recent as the
             observation.
     """
+    if firing_rate_of(measure) is not None:
+        return MeanActivity(gates.taps[site.name], _tap(site.units + 1, list(owned)))
     if callable(measure):
         return Tapped(gates.taps[site.name], measure, [], _tap(site.units, list(owned)))
+    assert not isinstance(measure, FiringRate)
     readers = [gates.model.get_submodule(name) for name in site.readers]
     if measure.startswith("next-layer"):
         _check_readers(site, readers, measure)
@@ -105,6 +110,30 @@ class Tapped:
         """The squared norm of the weights with which the readers read each unit."""
         units = self.gate.site.units
         return torch.stack([relevance.outgoing(reader, units) for reader in self.readers]).sum(0)
+
+    def remove(self) -> None:
+        """Stop observing."""
+        self.gate.stop_observing()
+
+
+class MeanActivity:
+    """Reads the mean activity of units, of which a ledger makes firing rates.
+
+    Args:
+        gate: The gate of the site.
+        tap: The leaf whose gradient is the activity summed over samples, and their number.
+    """
+
+    def __init__(self, gate: Gate, tap: Tensor) -> None:
+        self.gate, self.tap = gate, tap
+        gate.observe(activity_and_count, tap)
+
+    def take(self) -> Tensor | None:
+        """Return the mean of |x| over the samples since the last call; None if there were none."""
+        if self.tap.grad is None:
+            return None
+        sums, self.tap.grad = self.tap.grad, None
+        return sums[:-1] / sums[-1]
 
     def remove(self) -> None:
         """Stop observing."""
@@ -210,13 +239,13 @@ class _Deposit(torch.autograd.Function):
         return gradient, ctx.saved_tensors[0], None
 
 
-Observer = Tapped | Through
+Observer = Tapped | MeanActivity | Through
 
 
-def _tap(units: int, owned: list[nn.Parameter]) -> Tensor:
+def _tap(size: int, owned: list[nn.Parameter]) -> Tensor:
     """A leaf whose gradient is the sum of mu over the samples of the batch or its micro-batches."""
     tap = torch.zeros(
-        units, device=owned[0].device, dtype=at_least_float32(owned[0].dtype), requires_grad=True
+        size, device=owned[0].device, dtype=at_least_float32(owned[0].dtype), requires_grad=True
     )
 
     def forget_stale(_: Tensor) -> None:

@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from ..gating.gates import Gates
+from .firing_rate import FiringRate
 from .ledgers import Measure
 from .observers import Relevance
 from .obstruction import Obstruction
@@ -34,7 +35,7 @@ def obstruct(
     epsilon: float = 0.0,
     floor: float = 0.0,
     rule: Callable[[Tensor, Tensor], Tensor] | None = None,
-    relevance: Relevance | Measure = "gradient",
+    relevance: Relevance | FiringRate | Measure = "gradient",
     apply: Literal["step", "switch"] = "switch",
     scale: Literal["update", "gradient"] = "update",
     head: bool = False,
@@ -61,10 +62,11 @@ def obstruct(
         floor: The smallest availability.
         rule: Your own function in place of the equation: it takes A and relevances with mean one,
             and returns the new A. See `gateon.availability.Rule`.
-        relevance: How the relevance of units is measured; parameters always use the gradient. Or
-            your own function: per unit, of dL/dx and x of a site, both (samples, units, positions),
-            returning the relevance of each unit; per parameter, of dL/dtheta and theta, returning
-            the relevance of each.
+        relevance: How the relevance of units is measured: "gradient", "activity", "firing-rate" or
+            a `gateon.availability.FiringRate`, "next-layer" or "next-layer-gated"; parameters
+            always use the gradient. Or your own function: per unit, of dL/dx and x of a site, both
+            (samples, units, positions), returning the relevance of each unit; per parameter, of
+            dL/dtheta and theta, returning the relevance of each.
         apply: "step" applies the running availability at once, as in the equations; "switch"
             applies that of the last switch of context.
         scale: "update", or "gradient" as in the released code, where Adam undoes most of it.

@@ -144,7 +144,7 @@ class Obstruction:
     # State.
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Running and applied A, steps in total and since the last switch, and the context."""
+        """Running and applied A, steps in total and since the last switch, context, firing rates."""
         advances = torch.tensor([count for ledger in self.ledgers() for count in ledger.advances])
         state = {
             "steps": torch.tensor(self.steps),
@@ -154,7 +154,7 @@ class Obstruction:
         for ledger in self.ledgers():
             for name, running, applied in ledger.entries():
                 state |= {f"{name}:running": running.clone(), f"{name}:applied": applied.clone()}
-        return state
+        return state | {f"{name}:rates": rates.clone() for name, rates in self._rates().items()}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """Restore what `state_dict` returned; a state that does not fit changes nothing.
@@ -178,10 +178,16 @@ class Obstruction:
                 applied.copy_(state[f"{name}:applied"])
             ledger.mark_plastic()
             ledger.advances = [next(advances) for _ in ledger.advances]
+        for name, rates in self._rates().items():
+            rates.copy_(state[f"{name}:rates"])
         self.steps = int(state["steps"])
         self.gates.resume(state["context"])
         self._begin_step()
         self._books.set_rates()
+
+    def _rates(self) -> dict[str, Tensor]:
+        """The firing rates of the units of each site, if relevance is made of them."""
+        return {one.site.name: one.rates for one in self._books.units if one.rates is not None}
 
     def _upgraded(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Convert an older state, which has no context and one count of advances per ledger."""

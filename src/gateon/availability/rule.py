@@ -103,17 +103,18 @@ def update(A: Tensor, mu: Tensor, rate: Rate, epsilon: float = 0.0, floor: float
 
 
 def recovery_time(
-    steps: float, relevant: float, irrelevant: float, rate: float, epsilon: float
+    steps: float, relevant: float, irrelevant: float, rate: Rate, epsilon: float
 ) -> float:
     """Steps until the availability of a unit has recovered (supplement, eq. tprime).
 
-    T* = -T log(1 - rate (a - epsilon)) / log(1 - rate (b - epsilon))
+    T* = -T log(1 - fall (a - epsilon)) / log(1 - rise (b - epsilon)); in the paper both rates are
+    eta_A.
 
     Args:
         steps: T, the number of steps for which the unit was relevant.
         relevant: a > epsilon, its relevance during those steps.
         irrelevant: b < epsilon, its relevance afterwards.
-        rate: eta_A.
+        rate: eta_A, or a pair for falling and rising.
         epsilon: The threshold between freezing and unfreezing.
 
     Returns:
@@ -121,13 +122,16 @@ def recovery_time(
 
     >>> round(recovery_time(100, relevant=3.0, irrelevant=0.0, rate=0.01, epsilon=1.0))
     203
+    >>> round(recovery_time(100, 3.0, 0.0, rate=(0.01, 0.02), epsilon=1.0))
+    102
     """
+    fall, rise = rate if isinstance(rate, tuple) else (rate, rate)
     if not irrelevant <= epsilon <= relevant:
         raise ValueError(
             "The unit must be relevant first (a >= epsilon) and irrelevant afterwards "
             f"(b <= epsilon), got a = {relevant} and b = {irrelevant}."
         )
-    falling, rising = 1 - rate * (relevant - epsilon), 1 - rate * (irrelevant - epsilon)
+    falling, rising = 1 - fall * (relevant - epsilon), 1 - rise * (irrelevant - epsilon)
     if falling == 1:
         return 0.0
     return -steps * math.log(falling) / math.log(rising) if falling > 0 and rising > 1 else math.inf

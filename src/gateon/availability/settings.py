@@ -10,14 +10,14 @@ from torch import Tensor
 
 from ..anatomy.sites import matching
 from ..gating.gates import Gates
+from .firing_rate import FiringRate, firing_rate_of
 from .ledgers import Measure
-from .observers import Relevance
+from .observers import MEASURES, Relevance
 from .rule import Rate
 
 __all__ = ["Rules", "View", "rates_by_site", "require"]
 
 View = Literal["unit", "parameter"]
-MEASURES = ("gradient", "activity", "next-layer", "next-layer-gated")
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Rules:
     rate: Rate | Mapping[str, Rate]
     epsilon: float
     floor: float
-    relevance: Relevance | Measure
+    relevance: Relevance | FiringRate | Measure
     apply: Literal["step", "switch"]
     scale: Literal["update", "gradient"]
     head: bool
@@ -62,9 +62,16 @@ class Rules:
             f"first_rate must be at least 0 and finite, got {first}.",
         )
         require(
-            callable(self.relevance) or self.relevance in MEASURES,
+            callable(self.relevance)
+            or isinstance(self.relevance, FiringRate)
+            or self.relevance in MEASURES,
             f"relevance must be a function or one of {', '.join(MEASURES)}, "
             f"got {self.relevance!r}.",
+        )
+        require(
+            self.per == "unit" or firing_rate_of(self.relevance) is None,
+            'Firing rates are of units, and parameters have none: use per="unit", or another '
+            "relevance.",
         )
 
 

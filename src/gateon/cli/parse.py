@@ -96,6 +96,35 @@ def _parse(words: list[str], commands: Mapping[str, Command], *, tells: bool) ->
     )
 
 
+def bound(command: Callable[..., None], name: str, value: Any) -> Command:
+    """A command with one of its arguments decided, so that it is no option any more.
+
+    >>> bound(lambda given, scale="quick": print(given, scale), "given", 1)()
+    1 quick
+    """
+
+    def call(*args: Any, **named: Any) -> None:
+        command(*args, **{name: value}, **named)
+
+    every = inspect.signature(command, eval_str=True)
+    rest = [one for one in every.parameters.values() if one.name != name]
+    vars(call)["__signature__"] = every.replace(parameters=rest)
+    call.__annotations__ = {one.name: one.annotation for one in rest}
+    call.__doc__ = command.__doc__
+    return call
+
+
+def own_options(command: Callable[..., None]) -> list[str]:
+    """The options of a command as they are written.
+
+    >>> own_options(lambda name, allow_dirty=False: None)
+    ['--help', '--allow-dirty']
+    """
+    parameters = inspect.signature(command).parameters.values()
+    named = [one.name for one in parameters if one.default is not one.empty]
+    return ["--help", *("--" + name.replace("_", "-") for name in named)]
+
+
 def gigabytes(data_limit: float | None) -> int | None:
     """Gigabytes as bytes; None stays None."""
     if data_limit is not None and not 0 < data_limit <= 1 << 20:

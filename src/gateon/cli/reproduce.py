@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -21,13 +21,17 @@ from ..runs.specification import Specification
 from ..storage.files import printable
 from ..workers.engine import Engine
 from . import printing
+from .given import given_options
 from .home import home
-from .parse import Out
+from .parse import Command, Out, bound, own_options
 
-__all__ = ["command"]
+__all__ = ["command", "prepare"]
+
+Options = Mapping[str, Any]
 
 
 def command(
+    given: Options,
     name: Annotated[str, tyro.conf.arg(metavar="NAME")],
     scale: Literal["quick", "cpu", "paper"] = "quick",
     seeds: int | None = None,
@@ -49,10 +53,13 @@ def command(
     """Reproduce a table or figure of the paper, next to the paper's numbers.
 
     NAME is one that `gateon list tables` shows, or all of them: all. Finished runs are not
-    repeated, and stopped ones continue. Of the records: targets compares them with our targets,
+    repeated, and stopped ones continue. Options of the runs, such as --epsilon 0.5 or
+    --training.steps 100, go before those of the table; the results then stand apart, in a directory
+    that has the options in its name. Of the records: targets compares them with our targets,
     docs writes the page of results, and the tables and figures beside the records.
 
     Args:
+        given: options of the runs.
         name: the table or figure.
         scale: quick (minutes, 5,000 digits), cpu (hours on two cores) or paper (the paper's sizes
             and steps, for a GPU).
@@ -88,17 +95,18 @@ def command(
     known = reproduction.names()
     chosen = known if name == "all" else reproduction.choose("table or figure", [name], known)
     asked: dict[str, Any] = {"seeds": seeds, "rows": rows, "columns": columns, "streams": streams}
-    asked["changes"] = {} if device == "cpu" else {"training.device": device}
+    on_device = {} if device == "cpu" else {"training.device": device}
     with home(out or reproduction.OUT, on, reads=plan) as at:
         engine = Engine(workers, on, gpus, threads or 1, None if plan else at.store)
         asked["out"] = at.folder
         if at.store is not None:
             at.store.fetch_all(at.folder / scale)
         for one in chosen:
-            table = reproduction.load(one)
+            table, changes = reproduction.changed(reproduction.load(one), given)
+            asked["changes"] = {**changes, **on_device}
             runs = reproduction.plan(table, scale, **asked)
             if plan:
-                _show_plan(one, runs)
+                _show_plan(table.name, runs)
             else:
                 check_clean(allow_dirty)
             _show_first_forecast(runs, scale, quiet)
@@ -113,6 +121,15 @@ def command(
                     **asked,
                 )
                 _show_table(folder)
+
+
+def prepare(words: list[str]) -> tuple[Command, list[str]]:
+    """What the words say of the runs is taken out of them, if the first names a table."""
+    given: Options = {}
+    if words and words[0] in reproduction.names():
+        known = reproduction.options_of(reproduction.load(words[0]))
+        given, words = given_options(words, own_options(command), known)
+    return bound(command, "given", given), words
 
 
 Runs = Sequence[tuple[Any, Specification, bool]]

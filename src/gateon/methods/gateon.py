@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from ..anatomy.encoders import encoder_sites
 from ..anatomy.kinds import input_weights
 from ..anatomy.sites import Site
+from ..availability.firing_rate import FiringRate, firing_rate_of
 from ..availability.ledgers import Measure
 from ..availability.observers import Relevance
 from ..availability.obstruct import Obstruction, Rules, View
@@ -81,7 +82,7 @@ class GateON(Method):
     rate: Rate | Mapping[str, Rate] = 0.01
     epsilon: float = 0.5
     floor: float = 0.0
-    relevance: Relevance | Measure = "gradient"
+    relevance: Relevance | FiringRate | Measure = "gradient"
     apply: Literal["step", "switch"] = "switch"
     scale: Literal["update", "gradient"] = "update"
     first_rate: float | None = None
@@ -201,8 +202,10 @@ class GateON(Method):
         return self.gate_penalty * torch.as_tensor(total)
 
     def narrowed(self) -> Narrowed | None:
-        """Availabilities are cut with the sub-network."""
-        return None if self.handle is None else Narrowed(self, Availabilities(self.handle))
+        """Availabilities are cut with the sub-network; firing rates fade outside it too."""
+        if self.handle is None or firing_rate_of(self.relevance) is not None:
+            return None
+        return Narrowed(self, Availabilities(self.handle))
 
     def _prefers(self, site: Site) -> Tensor | None:
         room = None if self.handle is None else self.handle.room(site)

@@ -174,11 +174,15 @@ def _covered(courses: Sequence[Sequence[Point]]) -> list[int]:
     return counts
 
 
-def legend(figure: Any, axis: Any) -> None:
-    """The names of the curves of an axis, below the whole figure and outside every panel."""
-    handles, names = axis.get_legend_handles_labels()
-    columns = min(len(names), 4)
-    figure.legend(handles, names, loc="outside lower center", ncol=columns, frameon=False)
+def legend(figure: Any, axes: Sequence[Any], order: Sequence[str] = ()) -> None:
+    """The names of the curves of all axes, below the whole figure and outside every panel."""
+    found: dict[str, Any] = {}
+    for axis in axes:
+        for handle, name in zip(*axis.get_legend_handles_labels(), strict=True):
+            found.setdefault(name, handle)
+    names = sorted(found, key=lambda name: order.index(name) if name in order else len(order))
+    style = {"loc": "outside lower center", "ncol": min(len(found), 4), "frameon": False}
+    figure.legend([found[name] for name in names], names, **style)
 
 
 def name_ends(axis: Any, panel: Panel, colour: Mapping[str, str]) -> None:

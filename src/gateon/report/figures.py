@@ -168,8 +168,7 @@ def lines(
         if len(panels) == 1 and len(names) > 1:
             name_ends(axes[0], panels[0], colour)
         elif len(names) > 1:
-            fullest = max(range(len(panels)), key=lambda n: len(panels[n].curves))
-            legend(figure, axes[fullest])
+            legend(figure, axes, list(colour))
     return written
 
 
@@ -272,5 +271,5 @@ def ranked(
         for kind, mark in marks.items():
             axes[0].plot([], [], mark, color=QUIET, markersize=5, label=kind)
         if marks:
-            legend(figure, axes[0])
+            legend(figure, axes[:1])
     return written

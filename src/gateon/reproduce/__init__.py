@@ -13,6 +13,7 @@ from ..lazy import lazily
 
 if TYPE_CHECKING:
     from .catalogue import names, titles
+    from .changes import changed, options_of
     from .collect import read
     from .docs import pages, write_pages, write_targets
     from .make import OUT, RESULTS, plan, reproduce
@@ -29,9 +30,11 @@ __all__ = [
     "Scale",
     "Table",
     "cells",
+    "changed",
     "choose",
     "load",
     "names",
+    "options_of",
     "pages",
     "plan",
     "read",
@@ -44,6 +47,7 @@ __all__ = [
 
 NAMES = {
     "catalogue": ("names", "titles"),
+    "changes": ("changed", "options_of"),
     "collect": ("read",),
     "docs": ("pages", "write_pages", "write_targets"),
     "make": ("OUT", "RESULTS", "plan", "reproduce"),

@@ -7,7 +7,7 @@ from typing import Any
 
 from .table import Options, Row, Scale, Table
 
-__all__ = ["deviations"]
+__all__ = ["deviations", "shown"]
 
 
 def deviations(table: Table, scale: str) -> list[str]:
@@ -31,8 +31,8 @@ def deviations(table: Table, scale: str) -> list[str]:
 def _changed(options: Options, printed: Options, sentence: str, **words: str) -> Iterator[str]:
     for name, value in options.items():
         if value != printed.get(name):
-            known = _shown(printed.get(name, "the default"))
-            yield sentence.format(name=_short(name), value=_shown(value), printed=known, **words)
+            known = shown(printed.get(name, "the default"))
+            yield sentence.format(name=_short(name), value=shown(value), printed=known, **words)
 
 
 def _on_streams(table: Table, size: Scale, full: Scale) -> Iterator[str]:
@@ -48,7 +48,7 @@ def _narrow(table: Table, size: Scale) -> Iterator[str]:
     labels = ", ".join(row.label for row in table.rows if row.narrow)
     for name, value in size.narrow.items() if labels else ():
         yield (
-            f"{_short(name)}: {_shown(value)} in the rows {labels}, "
+            f"{_short(name)}: {shown(value)} in the rows {labels}, "
             "which would take too long at full size."
         )
 
@@ -60,7 +60,7 @@ def _of_row(table: Table, row: Row, scale: str) -> Iterator[str]:
     own |= {f" on {stream}": options for stream, options in row.at_on.get(scale, {}).items()}
     for where, options in own.items():
         parts = [
-            f"{_short(name)} {_shown(value)} ({_shown(printed.get(name, 'the default'))})"
+            f"{_short(name)} {shown(value)} ({shown(printed.get(name, 'the default'))})"
             for name, value in options.items()
         ]
         if parts:
@@ -74,7 +74,7 @@ def _alone(table: Table, size: Scale) -> Iterator[str]:
         against = f"the row Isolated or, where that was not run, {first}" if apart else first
         yield f"The accuracy deviation is against {against}."
     if size.plain and any("deviation" in measure for measure in table.measures):
-        others = ", ".join(f"{_short(name)} {_shown(v)}" for name, v in size.plain.items())
+        others = ", ".join(f"{_short(name)} {shown(v)}" for name, v in size.plain.items())
         yield f"Networks that learn one task each have {others}."
 
 
@@ -88,10 +88,10 @@ def _short(name: str) -> str:
     return section if option in ("kind", "name") else option
 
 
-def _shown(value: Any) -> str:
+def shown(value: Any) -> str:
     """A value as a sentence has it.
 
-    >>> _shown([2000, 2000]), _shown({"conv*": 0.1, "*": 0.2})
+    >>> shown([2000, 2000]), shown({"conv*": 0.1, "*": 0.2})
     ('2 x 2000', 'conv*=0.1,*=0.2')
     """
     if isinstance(value, list | tuple):

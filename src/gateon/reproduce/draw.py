@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ __all__ = [
 
 SHARE = (-2.0, 102.0)  # limits of percentages, all of them to be seen
 # Of groups of units, which are no methods: all of them, then those selective for a task each.
-UNITS = ("#222222", "#b5179e", "#3a86a8", "#c9a227", "#5b8c5a")
+UNITS = ("#222222", "#a06a00", "#b5179e", "#3a86a8", "#5b8c5a")
 
 Curves = dict[str, list[tuple[float, ...]]]
 
@@ -105,17 +106,17 @@ def availability(content: Content, path: Path) -> list[Path]:
     found = content["entries"][0]["found"][0]
     steps = found["step"]
     starts = [steps[0] + len(steps) * task / found["tasks"] for task in range(found["tasks"])]
-    names = list(found["courses"]["availability"])
-    colour = dict(zip(names, UNITS, strict=False))
+    tasks = [f"selective for task {task}" for task in range(1, found["tasks"] + 1)]
+    colour = dict(zip(["all", *tasks], cycle(UNITS), strict=False))
     panels = [
         Panel(
-            f"{quantity}, {title}",
+            title.format(quantity),
             {name: list(zip(steps, course, strict=True)) for name, course in courses.items()},
             "step",
             quantity,
             starts,
         )
-        for kind, title in (("courses", "mean over units"), ("units", "single units"))
+        for kind, title in (("courses", "{}, mean over units"), ("units", "{}, single units"))
         for quantity, courses in found.get(kind, {}).items()
     ]
     return lines(panels, path, across=3, colour=colour)

@@ -22,10 +22,11 @@ SELECTIVE = 0.1  # share of the units that count as selective for a task
 def selective_units(
     specification: Specification, progress: Progress | None = None
 ) -> dict[str, Any]:
-    """Mean activity, gain and availability at every step, of all hidden and of selective units.
+    """Activity, gain and availability at every step: means over units, and single ones.
 
     A unit's selectivity for a task is its mean activity in it minus its largest mean activity in
-    another task; for each task but the first, the most selective tenth is taken.
+    another task. Means are over all hidden units and, for each task but the first, over the most
+    selective tenth; of single units there is the most selective one for each task.
     """
     stream = specification.make_stream()
     learner = specification.make_learner(stream)
@@ -62,12 +63,26 @@ def selective_units(
     if progress is not None:
         progress.end()
     tables = {name: torch.stack(rows).detach().cpu().numpy() for name, rows in courses.items()}
-    groups = {"all": slice(None)} | _most_selective(tables["activity"], len(stream))
-    mean = {
-        q: {g: np.round(t[:, units].mean(axis=1), 5).tolist() for g, units in groups.items()}
-        for q, t in tables.items()
+    selective = _most_selective(tables["activity"], len(stream))
+    single = {group: units[:1] for group, units in selective.items()}
+    del selective["selective for task 1"]
+    return {
+        "step": list(range(1, len(courses["gain"]) + 1)),
+        "tasks": len(stream),
+        "courses": _means(tables, {"all": slice(None)} | selective),
+        "units": _means(tables, single),
     }
-    return {"step": list(range(1, len(courses["gain"]) + 1)), "tasks": len(stream), "courses": mean}
+
+
+def _means(tables: dict[str, Any], groups: dict[str, Any]) -> dict[str, dict[str, list[float]]]:
+    """By quantity and group, the mean over its units at every step."""
+    return {
+        quantity: {
+            group: np.round(table[:, units].mean(axis=1), 5).tolist()
+            for group, units in groups.items()
+        }
+        for quantity, table in tables.items()
+    }
 
 
 def _watch(model: nn.Module, into: list[Tensor]) -> list[Any]:
@@ -86,7 +101,7 @@ def _most_selective(activity: Any, tasks: int) -> dict[str, Any]:
     each = np.stack([part.mean(axis=0) for part in np.array_split(activity, tasks)])
     count = max(1, round(SELECTIVE * each.shape[1]))
     groups = {}
-    for k in range(1, tasks):
+    for k in range(tasks):
         selectivity = each[k] - np.delete(each, k, axis=0).max(axis=0)
         groups[f"selective for task {k + 1}"] = np.argsort(-selectivity)[:count]
     return groups

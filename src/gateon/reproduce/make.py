@@ -72,7 +72,7 @@ def reproduce(
     runs = list(_each(wanted, _seeds(seeds, size.seeds)))
     work = Listed(_pieces(table, [one for _, one in runs], folder, size))
     failed: dict[tuple[str, str, str], str] = {}
-    command = f"gateon reproduce {table.name} --scale {scale}"
+    command = f"gateon reproduce {table.asked or table.name} --scale {scale}"
     try:
         engine.carry_out(work, folder, progress=progress, board=board)
     finally:

@@ -39,7 +39,7 @@ from .checks import CHECKS, wanted_words
 from .measures import MEASURES, SERIES
 from .table import SCALES, Claim, Numbers, Options, Row, Scale, Table, choose
 
-__all__ = ["load", "read_table"]
+__all__ = ["label_of", "load", "read_table"]
 
 Found = dict[str, Any]
 
@@ -167,7 +167,7 @@ def _rows(found: Found, path: Path) -> list[Row]:
     choose("scale", list(at), SCALES)
     plain = {name: tuple(found.get(name, ())) for name in ("columns", "streams", "scales")}
     row = Row(
-        label=found.get("label", _label(options)),
+        label=found.get("label", label_of(options)),
         options=options,
         printed_as=found.get("printed_as", ""),
         times=found.get("times", 1),
@@ -180,10 +180,10 @@ def _rows(found: Found, path: Path) -> list[Row]:
     return [row]
 
 
-def _label(options: Options) -> str:
+def label_of(options: Options) -> str:
     """A row that has no other name.
 
-    >>> _label({"method.name": "ewc", "method.strength": 30.0, "training.lr": 0.1})
+    >>> label_of({"method.name": "ewc", "method.strength": 30.0, "training.lr": 0.1})
     'ewc: strength 30.0, lr 0.1'
     """
     words = [

@@ -124,6 +124,7 @@ class Table:
         headline: the measure shown on the page of results, if any.
         claims: of the paper that this table decides.
         targets: of ours that this table decides.
+        asked: the words of `gateon reproduce` that ask for it; its name by default.
     """
 
     name: str
@@ -144,6 +145,7 @@ class Table:
     headline: str = ""
     claims: tuple[Claim, ...] = ()
     targets: tuple[Claim, ...] = ()
+    asked: str = ""
 
     def scale(self, name: str) -> Scale:
         """Its settings at a scale."""

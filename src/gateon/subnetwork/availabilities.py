@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from ..availability.firing_rate import firing_rate_of
 from ..availability.ledgers import ParameterLedger, UnitLedger
 from ..availability.observers import Tapped
 from ..availability.obstruct import Obstruction, Rules
@@ -47,6 +48,11 @@ def _taken(whole: Obstruction, cut: Cut, small: nn.Module) -> Obstruction:
     While the whole is learning another context, they are what they will be after a switch to this
     one.
     """
+    if firing_rate_of(whole.rules.relevance) is not None:
+        raise ValueError(
+            "Firing rates fade also in units outside a sub-network, so that training one would not "
+            "be exact: train the whole model, or fold the sub-network."
+        )
     whole.take_on()
     gates = gates_of(small)
     assert gates is not None
