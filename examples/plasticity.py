@@ -21,7 +21,7 @@ STEP = 0.05  # seconds that a step stands for
 NEURONS, USUAL = 50, 5.0  # of the area, and the rate in Hz of all that are not driven
 DRIVEN = (0.0, 2.0, 5.0, 10.0, 15.0, 20.0, 30.0)  # Hz, one neuron each
 DRIVE = 60.0  # seconds
-SILENCES = (0.0, 60.0, 120.0, 240.0, 480.0, 960.0)  # seconds
+SILENCES = (0.0, 60.0, 120.0, 240.0, 480.0, 720.0, 960.0)  # seconds
 PAIRINGS = 60  # of the protocol, one in every step
 ETA, EPSILON = 2e-4, 1.0  # of the availability
 

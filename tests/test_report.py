@@ -283,6 +283,22 @@ def test_tasks_are_marked_where_they_begin(tmp_path, monkeypatch):
     assert all(f"<!-- task {n} -->" in written[1].read_text() for n in (1, 2, 3))
 
 
+def test_a_place_of_a_curve_is_marked_in_its_colour(tmp_path, monkeypatch):
+    from matplotlib.axes import Axes
+
+    marked, usual = {}, Axes.axvline
+
+    def axvline(self, x, **style):
+        marked[x] = style["color"]
+        return usual(self, x, **style)
+
+    monkeypatch.setattr(Axes, "axvline", axvline)
+    courses = {name: [(0, 1.0), (9, 2.0)] for name in ("a", "b")}
+    panel = Panel("p", courses, "x", "y", marks={"a": 3.0, "b": 6.0})
+    figures.lines([panel], tmp_path / "f", colour={"a": "#000000", "b": "#ff0000"})
+    assert marked == {3.0: "#000000", 6.0: "#ff0000"}
+
+
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=12), st.floats(0.01, 0.2))
 def test_names_stand_apart_in_the_order_of_their_curves(wanted, gap):
     places = apart(sorted(wanted), gap)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +46,7 @@ STYLE: dict[str, Any] = {
     "svg.hashsalt": "gateon",  # so that equal figures are equal files
 }
 DASHES: tuple[Any, ...] = ("-", (0, (4, 1.6)), (0, (1.2, 1.4)), (0, (6, 1.6, 1.2, 1.6)))
+FEW = 8  # points of a curve, so few that they are marked
 LINE, MORE = 1.3, 1.8  # width of a line, and what is added for each that lies on it
 NUMBERS = 12  # rows of a matrix whose cells have room for numbers
 
@@ -64,6 +65,7 @@ class Panel:
         starts: where tasks begin along x, if x goes through several.
         log: whether x is on a logarithmic scale; points are marked then.
         limits: of y; as the curves need by default.
+        marks: name -> a place along x that is marked in the colour of the curve.
     """
 
     title: str
@@ -73,6 +75,7 @@ class Panel:
     starts: Sequence[float] = ()
     log: bool = False
     limits: tuple[float, float] | None = None
+    marks: Mapping[str, float] = field(default_factory=dict)
 
 
 @contextmanager
@@ -119,7 +122,7 @@ def curves(axis: Any, panel: Panel, colour: Mapping[str, str]) -> None:
             color=colour[name],
             linestyle="-" if above else DASHES[n % len(DASHES)],
             linewidth=LINE + MORE * above,
-            marker="o" if panel.log else "",
+            marker="o" if panel.log or len(points) <= FEW else "",
             markersize=3 + MORE * above,
             solid_capstyle="butt",
             label=name,
@@ -127,6 +130,8 @@ def curves(axis: Any, panel: Panel, colour: Mapping[str, str]) -> None:
         for width in spread:
             band = {"color": colour[name], "alpha": 0.16, "linewidth": 0}
             axis.fill_between(x, y - width, y + width, **band)
+    for name, place in panel.marks.items():
+        axis.axvline(place, color=colour[name], linewidth=0.9, linestyle=(0, (1, 2)), zorder=0.5)
     pad = 13 if panel.starts else None
     axis.set_title(panel.title, pad=pad)
     axis.set(xlabel=panel.x, ylabel=panel.y, xscale="log" if panel.log else "linear")

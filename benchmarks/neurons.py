@@ -1,6 +1,6 @@
 """Plasticity of neurons that were driven, over five seeds: the record behind docs/neuroscience.md.
 
-python benchmarks/plasticity.py
+python benchmarks/neurons.py
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def main() -> None:
         "epsilon": plasticity.EPSILON,
         "seeds": SEEDS,
     }
-    measure.write("demo/plasticity", settings, result, "python benchmarks/plasticity.py")
+    measure.write("demo/plasticity", settings, result, "python benchmarks/neurons.py")
 
 
 if __name__ == "__main__":
