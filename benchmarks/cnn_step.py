@@ -1,6 +1,6 @@
 """What a step of the convolutional networks costs: GateON on the active sub-network, beside the plain network of the same width.
 
-    python benchmarks/cnn_step.py [--quick]
+    python benchmarks/cnn_step.py [--quick] [--dry]
 
 Every row is a ratio to the plain network in the same run, the two interleaved; both go through the
 same `Learner`.
@@ -18,6 +18,7 @@ from torch import nn
 import gateon
 import measure
 from compact_step import step_of
+from gateon.anatomy.sites import find_sites
 from gateon.networks import cnn, wide_resnet
 
 OPTIMIZERS = {
@@ -29,6 +30,7 @@ OPTIMIZERS = {
 def steps(
     make: Callable[[], nn.Module], shape: tuple[int, ...], batch: int, optimizer: str, rounds: int
 ) -> dict:
+    """A residual network is also measured with one gate for all that is summed in a stage."""
     torch.manual_seed(0)
     x, y = torch.rand(batch, *shape), torch.randint(0, 5, (batch,))
 
@@ -37,10 +39,11 @@ def steps(
         return gateon.Learner(make(), optimizer=OPTIMIZERS[optimizer], method=method, **options)
 
     variants = {"plain": step_of(learner(), x, y)}
-    for per in ("unit", "parameter"):
-        variants[f"compact, density 0.5, per {per}"] = step_of(
-            learner(gateon.GateON(per=per, density=0.5)), x, y
-        )
+    stages = any(site.at_readers for site in find_sites(make(), None, residual="stage"))
+    for residual, title in (("branch", ""), *([("stage", " by stage")] if stages else ())):
+        for per in ("unit", "parameter"):
+            method = gateon.GateON(per=per, density=0.5, residual=residual)
+            variants[f"compact{title}, density 0.5, per {per}"] = step_of(learner(method), x, y)
     variants["full width, density 0.5, per unit"] = step_of(
         learner(gateon.GateON(density=0.5), compact=False), x, y
     )
@@ -50,7 +53,9 @@ def steps(
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true")
-    rounds = 3 if parser.parse_args().quick else 15
+    parser.add_argument("--dry", action="store_true", help="write no record")
+    options = parser.parse_args()
+    rounds = 3 if options.quick else 15
     result: dict = {}
     for title, make, shape, batch, optimizer in (
         (
@@ -72,9 +77,9 @@ def main() -> None:
         print(f"\n{title}")
         result[title] = steps(make, shape, batch, optimizer, rounds)
         measure.show(result[title])
-    measure.write(
-        "cost/cnn-step", {"rounds": rounds, "density": 0.5}, result, "python benchmarks/cnn_step.py"
-    )
+    if not options.dry:
+        settings = {"rounds": rounds, "density": 0.5}
+        measure.write("cost/cnn-step", settings, result, "python benchmarks/cnn_step.py")
 
 
 if __name__ == "__main__":

@@ -72,7 +72,7 @@ OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
 
 
 class Residual(nn.Module):
-    """A block whose sum cannot be narrowed; its inside can."""
+    """A block whose inside can be narrowed; its sum can where all that is summed has one gate."""
 
     def __init__(self, inside: nn.Module) -> None:
         super().__init__()
@@ -192,7 +192,7 @@ def network(draw: random.Random) -> nn.Module:
 
 def method(draw: random.Random) -> gateon.GateON:
     choose = draw.choice
-    return gateon.GateON(
+    chosen = gateon.GateON(
         per=choose(["unit", "parameter"]),
         rate=choose([0.0, 0.01, 0.05, 0.2]),
         epsilon=choose([0.0, 0.0, 0.5, 1.0]),
@@ -217,6 +217,9 @@ def method(draw: random.Random) -> gateon.GateON:
         gate_penalty=choose([0.0, 0.0, 0.1]),
         seed=draw.randrange(1000),
     )
+    # Not drawn with the others, so that those of a number stay what they were.
+    chosen.residual = random.Random(chosen.seed).choice(["branch", "stage"])
+    return chosen
 
 
 def learned(number: int, *, compact: bool, reverse: bool = False) -> gateon.Learner:

@@ -54,6 +54,23 @@ def unit_relevance(gradient: Tensor, x: Tensor) -> Tensor:
     return mu
 
 
+def stage_relevance(gradients: list[Tensor], xs: list[Tensor]) -> Tensor:
+    """Eq. n-mu for units that several layers read: per sample the sum over readers and positions of dL/dx x, squared, averaged.
+
+    For each reader (samples, units, positions); x is what it reads, behind the gate.
+    """
+    samples, units, _ = xs[0].shape
+    mu = torch.zeros(units, dtype=xs[0].dtype)
+    for i in range(units):
+        for n in range(samples):
+            contribution = 0.0
+            for gradient, x in zip(gradients, xs, strict=True):
+                for p in range(x.shape[2]):
+                    contribution += float(gradient[n, i, p]) * float(x[n, i, p])
+            mu[i] += contribution**2 / samples
+    return mu
+
+
 def parameter_relevance(gradient: Tensor, theta: Tensor) -> Tensor:
     """Eq. p-mu."""
     pairs = zip(gradient.reshape(-1).tolist(), theta.reshape(-1).tolist(), strict=True)

@@ -8,7 +8,7 @@ from .flow import acts_on_each_unit, keeps_zero, passes_units_on, reads_units, r
 from .kinds import is_layer, narrows, units_of
 from .wiring import Wiring
 
-__all__ = ["can_narrow"]
+__all__ = ["can_narrow", "makes_units_once"]
 
 
 def can_narrow(
@@ -26,7 +26,7 @@ def can_narrow(
     """
     summed = [_summed_layers(wiring, i) for i in chain]
     makers = {chain[0], *(layer for layers in summed for layer in layers)}
-    fits = all(_makes_units_once(wiring, i, outputs) for i in makers) and all(
+    fits = all(makes_units_once(wiring, i, outputs) for i in makers) and all(
         _knows_all_summands(wiring, i) for i in chain
     )
     private = fits and _is_read_by_layers_only(wiring, chain[-1], units, dim)
@@ -36,7 +36,7 @@ def can_narrow(
     return private and apart, private and zeros_stay
 
 
-def _makes_units_once(wiring: Wiring, index: int, units: int) -> bool:
+def makes_units_once(wiring: Wiring, index: int, units: int) -> bool:
     """Whether the call makes that many units, any of which can be left out, and runs once."""
     call = wiring.calls[index]
     if call.module is None or not narrows(call.module):

@@ -39,6 +39,8 @@ class Site:
         units: The number of units, along dimension `dim` of the output.
         dim: The dimension of the output that counts units.
         in_front: Whether the gate sits in front of `place` instead of behind it.
+        at_readers: Whether the gate sits in front of every one of `readers`, of which `place` is the
+            first. What they read are different sums of the same units: see `residual`.
         gated: Whether a gate multiplies the units. A norm behind a sum is observed but not gated.
         head: Whether it is an output layer.
         readers: The layers that read the units; `next-layer` relevance needs them.
@@ -49,8 +51,8 @@ class Site:
         activation: The module that computes the last non-linearity, if it is a module.
         rescaled: Whether a norm without parameters sits between the layer and the gate: it would
             undo a gain folded into the layer.
-        centred: Whether a ContextNorm right behind the layer subtracts the mean of its units, and
-            any bias with it.
+        centred: Whether ContextNorms right behind its layers subtract the mean of the units, and any
+            bias with it.
         columns: Layers that read nothing but these units, and whose columns share the availability
             of the units: in LoRA, rank i is row i of A and column i of B. Closed units of such a
             site rest: neither momentum nor decay moves them.
@@ -67,6 +69,7 @@ class Site:
     units: int
     dim: int = -1
     in_front: bool = False
+    at_readers: bool = False
     gated: bool = True
     head: bool = False
     readers: tuple[str, ...] = ()

@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, Literal, get_args
 
 from torch import nn
 
@@ -14,9 +14,12 @@ from .composite import own_parameters
 from .kinds import is_layer, is_norm, unit_dim, units_of
 from .placement import Site, place_gate, readers_of
 from .products import join_halves
+from .residual import stage_sites
 from .wiring import Wiring, is_leaf, trace
 
-__all__ = ["Site", "find_sites", "matching"]
+__all__ = ["Residual", "Site", "find_sites", "matching"]
+
+Residual = Literal["branch", "stage"]
 
 
 def find_sites(
@@ -25,6 +28,7 @@ def find_sites(
     example: Any = None,
     *,
     head: bool = False,
+    residual: Residual = "branch",
 ) -> list[Site]:
     """Find the sites of a model.
 
@@ -34,10 +38,14 @@ def find_sites(
             several for those that match; a mapping from a place to the layers it owns; or sites.
         example: One batch of input, for models that cannot be traced without data.
         head: Whether to gate the output layers too.
+        residual: "stage" gives all layers whose results are summed in a stage of a residual network
+            one gate, where that lets the stage be narrowed; "branch" gives each its own.
 
     >>> [site.name for site in find_sites(nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 1)), None)]
     ['0', '1']
     """
+    if residual not in get_args(Residual):
+        raise ValueError(f'residual must be "branch" or "stage", got {residual!r}.')
     if isinstance(sites, Mapping):
         named = [_named_site(model, place, owned) for place, owned in sites.items()]
         if len({site.place for site in named}) != max(1, len(named)):
@@ -49,7 +57,8 @@ def find_sites(
         given = [site for site in sites if isinstance(site, Site)]
         if given:
             return given
-    found = _discover(model, join_halves(trace(model, example)), gate_heads=head)
+    wiring = join_halves(trace(model, example))
+    found = _discover(model, wiring, gate_heads=head, residual=residual)
     if sites is None:
         return found
     patterns = [sites] if isinstance(sites, str) else [str(pattern) for pattern in sites]
@@ -104,9 +113,12 @@ def _named_site(model: nn.Module, place: str, owned: str | Sequence[str]) -> Sit
     return Site(place, place, owns, units_of(maker) or 0, unit_dim(maker))
 
 
-def _discover(model: nn.Module, wiring: Wiring, *, gate_heads: bool) -> list[Site]:
+def _discover(
+    model: nn.Module, wiring: Wiring, *, gate_heads: bool, residual: Residual
+) -> list[Site]:
     """All sites of a model, in the order in which their layers run."""
-    sites = _sites_of_layers(wiring, gate_heads=gate_heads)
+    stages = stage_sites(wiring) if residual == "stage" else {}
+    sites = _sites_of_layers(wiring, stages, gate_heads=gate_heads)
     sites = [_never_narrowed(site) if _is_tied(model, site) else site for site in sites]
     sites += _sites_of_the_rest(model, wiring, {name for site in sites for name in site.owns})
     if not any(site.gated for site in sites):
@@ -118,8 +130,11 @@ def _discover(model: nn.Module, wiring: Wiring, *, gate_heads: bool) -> list[Sit
     return sorted(sites, key=lambda site: order.get(site.name, len(order)))
 
 
-def _sites_of_layers(wiring: Wiring, *, gate_heads: bool) -> list[Site]:
-    """One site for every layer, or for several whose sum is normalised or activated together."""
+def _sites_of_layers(wiring: Wiring, stages: Mapping[str, Site], *, gate_heads: bool) -> list[Site]:
+    """One site for every layer, or for several whose sum is normalised or activated together.
+
+    Layers that write to one of `stages` have its site.
+    """
     found: dict[tuple[str, bool], Site] = {}
     heads = _heads(wiring)
     seen: set[str] = set()
@@ -127,7 +142,7 @@ def _sites_of_layers(wiring: Wiring, *, gate_heads: bool) -> list[Site]:
         if call.module is None or call.name in seen or not is_layer(call.module):
             continue
         seen.add(call.name)
-        site = place_gate(wiring, index, is_head=call.name in heads)
+        site = stages.get(call.name) or place_gate(wiring, index, is_head=call.name in heads)
         if call.name in heads:
             site = replace(site, head=True, gated=gate_heads)
         other = found.get((site.place, site.in_front))

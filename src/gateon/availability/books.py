@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from ..anatomy.adapters import has_adapters
 from ..anatomy.composite import own_parameters
-from ..anatomy.kinds import outputs_per_unit, spread, spread_columns
+from ..anatomy.kinds import is_layer, outputs_per_unit, spread, spread_columns
 from ..anatomy.sites import Site, matching
 from ..gating.gates import Gates
 from ..gating.hooks import watch_first_pass
@@ -133,9 +133,9 @@ class Books:
         """
         model = self.gates.model
         for site in self.gates.sites.values():
-            bias = getattr(model.get_submodule(site.name), "bias", None) if site.centred else None
-            if isinstance(bias, nn.Parameter):
-                self.frozen.add(bias)
+            layers = (model.get_submodule(name) for name in site.owns if site.centred)
+            biases = (getattr(layer, "bias", None) for layer in layers if is_layer(layer))
+            self.frozen.update(bias for bias in biases if isinstance(bias, nn.Parameter))
         named = {
             name: p
             for name, p in model.named_parameters(remove_duplicate=False)
@@ -162,10 +162,19 @@ class Books:
             # Not ledger.rule: the rate of context 0 may be 0, but not that of later ones.
             moves = any(rate > 0 for rate in self._rates[ledger.site.name])
             if moves or self.rules.rule is not None:
-                ledger.observer = observer(
-                    self.gates, ledger.site, self.rules.relevance, ledger.makers
-                )
+                makers = self._reached_last(ledger)
+                ledger.observer = observer(self.gates, ledger.site, self.rules.relevance, makers)
         watch_first_pass(self.gates.model)
+
+    def _reached_last(self, ledger: UnitLedger) -> list[nn.Parameter]:
+        """Parameters that the backward pass reaches after all that reads the units has been passed.
+
+        Later layers of a stage are reached before: they read what earlier ones have written.
+        """
+        if not ledger.site.at_readers:
+            return ledger.makers
+        first = set(self.gates.model.get_submodule(ledger.site.name).parameters())
+        return [p for p in ledger.makers if p in first and p.requires_grad] or ledger.makers
 
     def stop_observing(self) -> None:
         """Remove all observers."""
@@ -202,6 +211,7 @@ class Books:
 
     def room(self, site: Site) -> Tensor | None:
         """The availability of each unit of a site, or the mean over the weights it reads with."""
+        of_layers = []
         for ledger in self.ledgers():
             if ledger.site.name != site.name:
                 continue
@@ -210,9 +220,12 @@ class Books:
             found = weight_by_unit(self.gates.model, ledger)
             if found is not None:
                 parameter, axis = found
-                of_outputs = ledger.running[parameter].movedim(axis, 0).flatten(1).mean(1)
-                return of_outputs.view(-1, site.units).mean(0)
-        return None
+                of_layers.append(ledger.running[parameter].movedim(axis, 0).flatten(1))
+        if not of_layers:
+            return None
+        # The units of a stage are made by several layers; elsewhere the first one counts.
+        of_outputs = (torch.cat(of_layers, 1) if site.at_readers else of_layers[0]).mean(1)
+        return of_outputs.view(-1, site.units).mean(0)
 
 
 def weight_by_unit(model: nn.Module, ledger: ParameterLedger) -> tuple[nn.Parameter, int] | None:

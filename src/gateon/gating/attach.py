@@ -14,12 +14,13 @@ from torch import Tensor, nn
 
 from ..anatomy.adapters import check_trainable
 from ..anatomy.kinds import is_layer, unit_dim
-from ..anatomy.sites import Site, find_sites
+from ..anatomy.sites import Residual, Site, find_sites
 from .coverage import warn_if_mostly_ungated
 from .gate import Gate
 from .gates import Gates
 from .hooks import install, watch_passes
 from .ranks import RankGate, can_select, compute_open
+from .reads import Read
 from .start import Start, initial_row, matching_gates, shares_of
 
 __all__ = ["attach"]
@@ -33,6 +34,7 @@ def attach(
     start: Start = "random",
     sites: str | Sequence[str] | Sequence[Site] | Mapping[str, str | Sequence[str]] | None = None,
     head: bool = False,
+    residual: Residual = "branch",
     example: Any = None,
     power: int = 1,
     width: float = 1.0,
@@ -60,6 +62,10 @@ def attach(
             behind which a gate goes to the layers it owns; or sites themselves, as
             `gateon.anatomy.encoders` finds.
         head: gate the output layers too.
+        residual: "branch": every layer whose result is added to a residual stream has a gate of its
+            own, and the stream keeps its full width in sub-networks. "stage": all that is summed in
+            a stage of a residual network has one gate, in front of the layers that read it, so that the
+            stage is narrowed as a whole. Streams of transformers are not: LayerNorm mixes units.
         example: one batch of input, for models whose layers cannot be followed without data.
         power: the gain is sigma(v) ** power.
         width: of the random start.
@@ -104,7 +110,7 @@ def attach(
             "run one before attach."
         )
     check_trainable(model)
-    found = find_sites(model, sites, example, head=head)
+    found = find_sites(model, sites, example, head=head, residual=residual)
     if sites is None:
         warn_if_mostly_ungated(model, found)
     if before_norm:
@@ -163,6 +169,11 @@ def attach(
             install(model.get_submodule(site.place), gate, in_front=site.in_front)
         if isinstance(gate, RankGate):
             compute_open(model, site, gate)
+        if site.at_readers:
+            first, *further = (model.get_submodule(name) for name in site.readers)
+            gate.site = replace(site, dim=unit_dim(first))
+            for reader in further:
+                install(reader, Read(gate, unit_dim(reader)), in_front=True)
     for site in observed:
         tap = Gate(site, None, power, batch_dim)
         install(model.get_submodule(site.place), tap, in_front=False)

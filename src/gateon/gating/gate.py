@@ -5,7 +5,7 @@ x = sigma(v_k) f(Wx), sigma(v) = tanh(max(v, 0)) (eq. multiplicative).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, Literal
 
 import torch
@@ -15,10 +15,10 @@ from ..anatomy.rows import ByRow, replace_data
 from ..anatomy.sites import Site
 from . import units
 from .growth import mark_grown, note_backward, pad_gradient
+from .reads import each_sample, product
 
 __all__ = ["Gate", "Measure"]
 
-BLOCK = 1 << 18  # numbers: what fits in a cache
 Measure = Literal["gradient", "activity"] | Callable[[Tensor, Tensor], Tensor]
 
 
@@ -72,13 +72,20 @@ class Gate(ByRow):
         self.context = torch.zeros(1, dtype=torch.long)
         self.tap: Tensor | None = None
         self.measure: Measure = "gradient"
+        self.of_pass: Tensor | None = None  # the gains that all readers of one pass share
 
     def forward(self, x: Tensor) -> Tensor:
         """x times the active gains."""
         if not torch.compiler.is_compiling() and not self.fired:
             self.fired = True
-        units, dim = self.site.units, self.site.dim
-        if self.site.in_front and x.shape[dim] != units:
+        if self.site.at_readers:
+            self.of_pass = None
+        return self.multiply(x, self.site.dim, flattened=self.site.in_front)
+
+    def multiply(self, x: Tensor, dim: int, *, flattened: bool) -> Tensor:
+        """x, whose units are along `dim`, times the active gains."""
+        units = self.site.units
+        if flattened and x.shape[dim] != units:
             # The reader sees every unit at several positions, flattened.
             return self._apply_gains(x.unflatten(dim, (units, -1)), dim - 1).flatten(dim - 1)
         return self._apply_gains(x, dim)
@@ -140,14 +147,7 @@ class Gate(ByRow):
         gain, rows = gain if gain.dtype == x.dtype else gain.to(x.dtype), gain.shape[0]
         if rows == dim == x.dim() - 1 == 1:  # has its shape already
             return gain
-        if rows not in (1, x.shape[batch]) or (rows > 1 and batch == dim):
-            times = x.shape[batch] // rows if x.shape[batch] % rows == 0 else 0
-            beams = f" and give it {times} times if a sample is generated {times} times"
-            raise ValueError(
-                f"{rows} contexts were given for a batch of {x.shape[batch]} at site "
-                f"{self.site.name!r}: switch to one context, or to one for each sample"
-                f"{beams if times > 1 and batch != dim else ''}."
-            )
+        self._check_rows(rows, x, dim, batch)
         shape = [1] * x.dim()
         if rows > 1:
             shape[batch] = rows
@@ -182,6 +182,9 @@ class Gate(ByRow):
                 f"activity {tuple(x.shape)} does not: name the site with the layers that make "
                 "these units."
             )
+        summed = self.site.at_readers and self.tap is not None and self.measure == "gradient"
+        if summed and torch.is_grad_enabled() and not _is_transformed():
+            return product(x, self._gains_of_pass(x, dim, batch), dim, batch)
         for gate in self.silences:
             x = x if gate.off else x * (gate.gain_like(x, dim) > 0)
         gain = None if self.weight is None or self.off else self.gain_like(x, dim)
@@ -190,15 +193,41 @@ class Gate(ByRow):
         unobserved = self.tap is None and (gain is None or _is_plain(x))
         if not torch.is_grad_enabled() or unobserved or _is_transformed():
             return x if gain is None else x * gain
-        if self.tap is not None and self.tap.device != x.device:
-            self.tap.data = self.tap.data.to(x.device)
+        self._bring_tap(x.device)
         if gain is None:
             gain = x.new_ones([1] * x.dim())
         tap = None if self.tap is None else self.computed(self.tap)
-        product: Tensor = _ObservedProduct.apply(  # type: ignore[no-untyped-call]
+        observed: Tensor = _ObservedProduct.apply(  # type: ignore[no-untyped-call]
             x, gain, tap, self.measure, dim, batch
         )
-        return product
+        return observed
+
+    def _gains_of_pass(self, x: Tensor, dim: int, batch: int) -> Tensor:
+        """The gains of every sample, (samples, units), one tensor for all readers of a pass."""
+        samples = 1 if batch == dim else x.shape[batch]
+        if self.of_pass is None or len(self.of_pass) != samples:
+            assert self.weight is not None and self.tap is not None
+            gain = self.weight.new_ones(1, self.site.units) if self.off else self.gain()
+            self._check_rows(len(gain), x, dim, batch)
+            self._bring_tap(x.device)
+            if self.kept and not self.off:
+                note_backward(self.weight, gain, self.kept["weight"])
+            self.of_pass = each_sample(gain, self.tap, samples)
+        return self.of_pass
+
+    def _check_rows(self, rows: int, x: Tensor, dim: int, batch: int) -> None:
+        if rows not in (1, x.shape[batch]) or (rows > 1 and batch == dim):
+            times = x.shape[batch] // rows if x.shape[batch] % rows == 0 else 0
+            beams = f" and give it {times} times if a sample is generated {times} times"
+            raise ValueError(
+                f"{rows} contexts were given for a batch of {x.shape[batch]} at site "
+                f"{self.site.name!r}: switch to one context, or to one for each sample"
+                f"{beams if times > 1 and batch != dim else ''}."
+            )
+
+    def _bring_tap(self, device: torch.device) -> None:
+        if self.tap is not None and self.tap.device != device:
+            self.tap.data = self.tap.data.to(device)
 
     def _apply(self, fn: Any, recurse: bool = True) -> Gate:
         super()._apply(fn, recurse)
@@ -207,6 +236,10 @@ class Gate(ByRow):
             if self.tap is not None:
                 self.tap.data = self.tap.data.to(self.weight.device)
         return self
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy shares no pass with this one."""
+        return self.__dict__ | {"of_pass": None}
 
     def extra_repr(self) -> str:
         """Shown by print(model)."""
@@ -266,7 +299,7 @@ class _ObservedProduct(torch.autograd.Function):
 
 def _is_plain(x: Tensor) -> bool:
     """Whether autograd's own product will do: half precision would round every summand."""
-    return x.dtype not in units.HALF and (torch.compiler.is_compiling() or x.numel() <= BLOCK)
+    return x.dtype not in units.HALF and (torch.compiler.is_compiling() or x.numel() <= units.BLOCK)
 
 
 def _is_transformed() -> bool:
@@ -281,12 +314,8 @@ def _sums(
 
     A large activity is processed a few samples at a time, so that the product stays in the cache.
     """
-    pieces: Iterable[tuple[Tensor, Tensor]] = [(gradient, x)]
-    if batch != dim and not torch.compiler.is_compiling() and x.numel() > BLOCK:
-        some = max(1, BLOCK * x.shape[batch] // x.numel())
-        pieces = zip(gradient.split(some, batch), x.split(some, batch), strict=True)
     sums, squares = [], []
-    for g, h in pieces:
+    for g, h in units.pieces(gradient, x, dim, batch):
         per_gain = units.contributions(g, h, dim, batch)
         sums.append(per_gain.sum(0))
         if squared:

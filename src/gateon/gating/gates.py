@@ -321,6 +321,8 @@ def _wrapped(model: nn.Module) -> nn.Module | None:
 def _where(site: Site) -> str:
     if not site.gated:
         return "none (output)" if site.head else f"none ({site.note})"
+    if site.at_readers:
+        return f"in front of {site.place} and {len(site.readers) - 1} more"
     place = f"{'in front of' if site.in_front else 'behind'} {site.place}"
     return f"{place} ({site.note})" if site.note else place
 

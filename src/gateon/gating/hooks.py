@@ -14,6 +14,7 @@ from torch import nn
 from ..anatomy.recurrent import on_units
 from .gate import Gate
 from .ranks import compute_all
+from .reads import Read
 
 if TYPE_CHECKING:
     from .gates import Gates
@@ -28,11 +29,11 @@ BEHIND, IN_FRONT, TAP, TAP_IN_FRONT = (
 )
 
 
-def install(place: nn.Module, gate: Gate, *, in_front: bool) -> None:
+def install(place: nn.Module, gate: Gate | Read, *, in_front: bool) -> None:
     """Let a gate act on the input or the output of a module, as a child of it."""
     name = (
         (IN_FRONT if in_front else BEHIND)
-        if gate.weight is not None
+        if isinstance(gate, Read) or gate.weight is not None
         else (TAP_IN_FRONT if in_front else TAP)
     )
     gate.train(place.training)
@@ -51,7 +52,7 @@ def watch_passes(model: nn.Module) -> None:
 
 def watch_first_pass(model: nn.Module) -> None:
     """Check in the next forward pass that every gate acts and all that is observed is seen."""
-    silent = any(isinstance(m, Gate) and not m.fired for m in model.modules())
+    silent = any(isinstance(m, Gate | Read) and not m.fired for m in model.modules())
     if silent and _check_all_fired not in model._forward_hooks.values():
         model.register_forward_hook(_check_all_fired)
 
@@ -90,13 +91,15 @@ def _check_all_fired(model: nn.Module, args: Any, output: Any) -> None:
     """Check after the first forward pass: a gate that did not act then never will."""
     if torch.compiler.is_compiling():
         return
-    silent = [m for m in model.modules() if isinstance(m, Gate) and not m.fired]
-    gates = [gate for gate in silent if gate.weight is not None]
-    taps = [gate for gate in silent if gate.weight is None and gate.tap is not None]
+    acting = {name: m for name, m in model.named_modules() if isinstance(m, Gate | Read)}
+    silent = {name: m for name, m in acting.items() if not m.fired}
+    gates = [n for n, m in silent.items() if isinstance(m, Read) or m.weight is not None]
+    taps = [m for m in silent.values() if isinstance(m, Gate) and m.tap is not None]
     if gates:
-        site = gates[0].site
+        first, place = silent[gates[0]], gates[0].rpartition(".")[0]
+        site = (first.gate[0] if isinstance(first, Read) else first).site
         raise RuntimeError(
-            f"The gate of site {site.name!r} at {site.place!r} did not act in the first "
+            f"The gate of site {site.name!r} at {place!r} did not act in the first "
             "forward pass: that module's forward is never called; detach() and name another place "
             "for it in sites=."
         )

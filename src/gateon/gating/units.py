@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import torch
 from torch import Tensor
 
@@ -12,9 +14,11 @@ __all__ = [
     "at_least_float32",
     "contributions",
     "over_positions",
+    "pieces",
     "wide",
 ]
 
+BLOCK = 1 << 18  # numbers: what fits in a cache
 HALF = (torch.float16, torch.bfloat16)
 
 
@@ -68,6 +72,20 @@ def as_samples(values: Tensor, unit_dim: int, batch_dim: int) -> Tensor:
         .movedim((batch, unit), (0, 1))
         .reshape(values.shape[batch], values.shape[unit], -1)
     )
+
+
+def pieces(
+    gradient: Tensor, x: Tensor, unit_dim: int, batch_dim: int
+) -> Iterable[tuple[Tensor, Tensor]]:
+    """A few samples of a large activity at a time, so that their product stays in the cache.
+
+    >>> len(list(pieces(torch.ones(4, 100_000), torch.ones(4, 100_000), 1, 0)))
+    2
+    """
+    if batch_dim == unit_dim or torch.compiler.is_compiling() or x.numel() <= BLOCK:
+        return [(gradient, x)]
+    some = max(1, BLOCK * x.shape[batch_dim] // x.numel())
+    return zip(gradient.split(some, batch_dim), x.split(some, batch_dim), strict=True)
 
 
 def at_least_float32(dtype: torch.dtype) -> torch.dtype:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from ..anatomy.encoders import encoder_sites
 from ..anatomy.kinds import input_weights
-from ..anatomy.sites import Site
+from ..anatomy.sites import Residual, Site
 from ..availability.firing_rate import FiringRate, firing_rate_of
 from ..availability.ledgers import Measure
 from ..availability.observers import Relevance
@@ -59,6 +59,8 @@ class GateON(Method):
         shared: patterns of site names such as first,group1* where gates start on the same units in
             every context.
         before_norm: place gates before norms.
+        residual: whether the layers of a residual network whose results are summed have a gate
+            each, or all of a stage have one, so that the stage is narrowed whole.
         sites: where gates go; found automatically by default.
         seed: of the gates.
         gating: False leaves every gate open: obstruction only.
@@ -101,6 +103,7 @@ class GateON(Method):
     prefer: float = 0.0
     inherit: bool = False
     gate_penalty: float = 0.0
+    residual: Residual = "branch"
     sites: str | tuple[str, ...] | Mapping[str, str | tuple[str, ...]] | None = None
     encoder: bool = False
     example: Any = field(default=None, repr=False)
@@ -159,6 +162,7 @@ class GateON(Method):
             sites=encoder_sites(model, self.example, fixed=self.rate != 0)
             if self.encoder
             else self.sites,
+            residual=self.residual,
             example=self.example,
             power=self.power,
             width=self.width,

@@ -132,7 +132,7 @@ def _fold_gate(model: nn.Module, gate: Gate) -> None:
         # the gate sits right behind the layer
         _scale_outputs(model.get_submodule(site.name), gain, site)
     elif site.narrows or site.in_front:
-        for name in (site.place,) if site.in_front else site.readers:
+        for name in (site.place,) if site.in_front and not site.at_readers else site.readers:
             _scale_inputs(model.get_submodule(name), gain, site)
     elif is_norm(place) and getattr(place, "weight", None) is not None and _is_homogeneous(place):
         _scale_outputs(place, gain, site)
