@@ -32,8 +32,6 @@ from .traced import recorder_for
 
 __all__ = ["Loop"]
 
-LOSSES = 40  # of a task that are kept where contexts are inferred
-
 
 class Loop:
     """Learns the tasks of a stream one by one, measures after each, and saves.
@@ -173,9 +171,8 @@ class Loop:
         if not self._infers:
             return
         task, step, record = self.at.task, self.at.step, self.record
-        if seen.suspected or step % max(1, self.plan.steps[task] // LOSSES) == 0:
-            loss = float(f"{seen.loss:.4g}")
-            record.losses[task].append([step, loss, float(seen.suspected)])
+        if seen.suspected or self.plan.keeps_loss(task, step):
+            record.losses[task].append([step, float(f"{seen.loss:.4g}"), float(seen.suspected)])
         if seen.switched and (task, step) != (0, 0):
             known = {*record.contexts[:task], *(switch[2] for switch in record.switches), 0}
             record.switches.append([task, step, seen.context])

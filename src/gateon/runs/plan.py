@@ -9,6 +9,7 @@ from ..streams import Stream
 
 __all__ = ["Part", "Plan", "Schedule", "check_plan"]
 
+LOSSES = 40  # of a task that are kept
 Schedule = Literal["all", "last"]
 Part = Literal["test", "validation"]
 
@@ -51,6 +52,10 @@ class Plan:
         if task == self.tasks - 1 or self.evaluate == "all":
             return True
         return isinstance(self.evaluate, int) and (task + 1) % self.evaluate == 0
+
+    def keeps_loss(self, task: int, step: int) -> bool:
+        """Whether the loss of a batch is kept where contexts are inferred: evenly spaced ones are."""
+        return step % max(1, self.steps[task] // LOSSES) == 0
 
 
 def check_plan(

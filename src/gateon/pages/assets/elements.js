@@ -76,13 +76,16 @@ const side_by_side = (...children) => element("div", { class: "two" }, ...childr
 const pageWidth = () => Math.min(document.documentElement.clientWidth - (innerWidth < 620 ? 32 : 56), 1120);
 const halfWidth = () => pageWidth() >= 900 ? Math.floor((pageWidth() - 36) / 2) : pageWidth();
 
+// Numbers stay with their units.
+const unbroken = text => text.replace(/([\d±≈−]) (?=[\d%]|s\b|kB|MB|GB|points?\b|min\b)/g, "$1\u00a0");
+
 function cards(findings) {
   const signs = { good: ["✓", "good news"], warn: ["!", "look at this"], bad: ["▼", "bad news"] };
   return element("div", { class: "cards" }, ...findings.map(one => {
     const sign = signs[one.mood], there = one.to && document.getElementById(one.to);
     return element(there === null ? "div" : "a", { class: `card ${one.mood}`, href: one.to ? `#${one.to}` : undefined },
       sign ? element("i", { "aria-label": sign[1] }, sign[0]) : null,
-      element("b", { class: one.head.length > 16 ? "long" : undefined }, one.head), element("span", {}, one.says));
+      element("b", { class: one.head.length > 16 ? "long" : undefined }, unbroken(one.head)), element("span", {}, unbroken(one.says)));
   }));
 }
 

@@ -40,7 +40,7 @@ function detector(run) {
   const facts = [[`${found.real - found.missed} of ${found.real}`, "switches noticed"], [String(found.false_alarms), found.false_alarms === 1 ? "false alarm" : "false alarms"]];
   if (found.delay !== null) facts.push([String(found.delay), "batches into the new task, typically"]);
   if (found.returns) facts.push([`${found.recognised} of ${found.returns}`, "returning tasks recognised"]);
-  if (found.collapses) facts.push([String(found.collapses), "new tasks taken for old ones"]);
+  if (found.collapses) facts.push([String(found.collapses), `new ${found.collapses === 1 ? "task" : "tasks"} taken for old ones`]);
   const columns = [
     { title: "during task", value: r => r.task, show: r => `${r.task + 1} ${shorter(run.tasks[r.task], 32)}` },
     { title: "at its batch", value: r => r.step + 1, show: r => r.step + 1 },
