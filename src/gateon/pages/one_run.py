@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from .words import Facts
 
 __all__ = ["facts_of_run", "method_of", "stream_of", "trace_of"]
 
+MANY = 20  # runs, of which a page has room for fewer digits
 LOSSES = 4000  # in a picture
 APART = 3  # runs up to which gates of every layer are shown
 
@@ -35,7 +37,7 @@ def facts_of_run(
         runs: how many runs the page has.
         whole: whether it is over.
     """
-    asked = record.specification
+    asked, digits = record.specification, 4 if runs <= MANY else 3
     sections = {name: held for name, held in asked.items() if isinstance(held, dict)}
     top = {name: held for name, held in asked.items() if name not in sections}
     availability = [task for task in record.availability if task]
@@ -46,10 +48,12 @@ def facts_of_run(
         "folder": folder.name,
         "whole": whole,
         "tasks": record.tasks,
-        "accuracy": [[a if a is None else round(a, 4) for a in row] for row in record.accuracy],
+        "accuracy": [
+            [a if a is None else round(a, digits) for a in row] for row in record.accuracy
+        ],
         "forgetting": _forgetting(record),
         "isolated": record.isolated,
-        "availability": availability,
+        "availability": _short(availability),
         "density": [task for task in record.density if task],
         "forecast": _plain(forecast(availability)),
         "curves": record.curves,
@@ -147,6 +151,14 @@ def _contexts(record: Record) -> Any:
     found = record.specification.get("detector", {})
     known = record.specification.get("contexts", "known")
     return found.get("contexts", known) if isinstance(found, dict) else known
+
+
+def _short(availability: Sequence[Mapping[str, Mapping[str, float]]]) -> list[Facts]:
+    """The same in few digits."""
+    return [
+        {site: {name: round(value, 4) for name, value in held.items()} for site, held in at.items()}
+        for at in availability
+    ]
 
 
 def _plain(found: Any) -> Facts | None:

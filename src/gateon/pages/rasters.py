@@ -11,14 +11,15 @@ from .words import Facts
 
 __all__ = ["raster"]
 
-MOST = 2_400_000  # bytes of all rasters of a page
+MOST = 900_000  # bytes of all rasters of a page
 COLUMNS = 400  # samples of a raster: about one for every two points of the screen
+FEWEST = 60  # samples; where there is no room for so many, some units are left out
 CLIPPED = 99.5  # percentile at which a quantity without a natural range is cut off
 RANGES = {"gain": (0.0, 1.0), "availability": (0.0, 1.0)}
 
 
 def raster(trace: Trace, shared_by: int = 1) -> Facts | None:
-    """A trace as a page draws it: samples thinned evenly, numbers as bytes.
+    """A trace as a page draws it: samples, and then units, thinned evenly, numbers as bytes.
 
     Args:
         trace: of a run.
@@ -32,7 +33,8 @@ def raster(trace: Trace, shared_by: int = 1) -> Facts | None:
     """
     if not len(trace) or not trace.sites:
         return None
-    chosen = _thinned(len(trace), _columns(trace, shared_by))
+    columns, every = _thinning(sum(map(len, trace.units.values())), shared_by)
+    chosen = _thinned(len(trace), columns)
     tables = {name: getattr(trace, name) for name in QUANTITIES}
     return {
         "steps": trace.steps[chosen].tolist(),
@@ -44,10 +46,10 @@ def raster(trace: Trace, shared_by: int = 1) -> Facts | None:
         "sites": [
             {
                 "name": site,
-                "units": trace.units[site].tolist(),
+                "units": trace.units[site][::every].tolist(),
                 "of": trace.layers[site],
                 "quantities": {
-                    name: _coded(table[site][chosen].T, RANGES.get(name))
+                    name: _coded(table[site][chosen, ::every].T, RANGES.get(name))
                     for name, table in tables.items()
                 },
             }
@@ -56,9 +58,11 @@ def raster(trace: Trace, shared_by: int = 1) -> Facts | None:
     }
 
 
-def _columns(trace: Trace, shared_by: int) -> int:
-    units = sum(map(len, trace.units.values()))
-    return max(20, min(COLUMNS, MOST // shared_by // (len(QUANTITIES) * max(1, units))))
+def _thinning(units: int, shared_by: int) -> tuple[int, int]:
+    """How many samples there is room for, and of how many units one is taken."""
+    room = MOST // shared_by // len(QUANTITIES)
+    columns = min(COLUMNS, max(FEWEST, room // max(1, units)))
+    return columns, max(1, -(-units * columns // room))
 
 
 def _thinned(count: int, most: int) -> NDArray[np.int64]:
