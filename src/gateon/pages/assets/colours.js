@@ -9,7 +9,8 @@ const DIVERGING = {
   dark: ["#ffa366", "#c4642c", "#593a2d", "#262d38", "#274a66", "#3f86b8", "#94d0f7"],
 };
 
-const theme = () => document.documentElement.dataset.theme === "dark" ? "dark" : "light";
+let shade = "light"; // set with the theme: asking the page for every cell takes long
+const theme = () => shade;
 const style = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 // A colour of the palette, lighter on a dark page.
 const ink = colour => `color-mix(in oklab, ${colour}, white var(--lift))`;
@@ -24,7 +25,14 @@ function mixed(stops, share) {
   return from.map((value, i) => Math.round(value + (at - low) * (to[i] - value)));
 }
 
-const scaled = (stops, low, high) => value => value == null ? null : mixed(stops[theme()], (value - low) / ((high - low) || 1));
+const ramps = new Map();
+function ramp(stops) {
+  if (!ramps.has(stops)) ramps.set(stops, Array.from({ length: 256 }, (_, n) => mixed(stops, n / 255)));
+  return ramps.get(stops);
+}
+
+const scaled = (stops, low, high) => value => value == null ? null
+  : ramp(stops[theme()])[Math.round(255 * Math.max(0, Math.min(1, (value - low) / ((high - low) || 1))))];
 const onto = ([r, g, b]) => 0.3 * r + 0.6 * g + 0.1 * b > 140 ? "#14161a" : "#ffffff";
 
 // A table of 256 colours, for pictures of many numbers; the last stands for what was not measured.

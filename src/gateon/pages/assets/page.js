@@ -4,7 +4,7 @@ const PARTS = { runs: () => [comparison(), oneRun()], living: () => living(), ta
 const media = matchMedia("(prefers-color-scheme: dark)");
 
 function setTheme(name) {
-  document.documentElement.dataset.theme = name;
+  document.documentElement.dataset.theme = shade = name;
   repaint.forEach(paint => paint());
 }
 const wantedTheme = () => VIEW.get("theme") ?? (media.matches ? "dark" : "light");
@@ -43,7 +43,7 @@ function draw() {
   scrollTo(x, y);
 }
 
-document.documentElement.dataset.theme = wantedTheme();
+document.documentElement.dataset.theme = shade = wantedTheme();
 draw();
 media.addEventListener("change", () => setTheme(wantedTheme()));
 addEventListener("scroll", followReading, { passive: true });
