@@ -249,6 +249,8 @@ def test_the_command_writes_the_page(tmp_path, capsys):
         (["nowhere"], "There is no directory nowhere."),
         (["nowhere", "--watch"], "There is no directory nowhere."),
         (["empty"], "empty: nothing to show here yet. Give the directory of a run"),
+        (["alone"], "alone: nothing to show here yet."),
+        (["benchmarks"], "is the record of a benchmark or a search"),
         (["broken"], "is not a gateon record, or it is damaged"),
         (["torn"], "is not a gateon record, or it is damaged"),
         (["below"], "is not a gateon record, or it is damaged"),
@@ -265,6 +267,7 @@ def test_the_command_writes_the_page(tmp_path, capsys):
 def test_bad_directories_are_refused_in_a_sentence(words, told, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     here = {name: tmp_path / name for name in ("empty", "broken", "torn", "below/run", "benchmark")}
+    here["benchmarks/one"] = tmp_path / "benchmarks" / "one"
     for folder in here.values():
         folder.mkdir(parents=True)
     left(tmp_path / "run", [[0.9]])
@@ -272,7 +275,9 @@ def test_bad_directories_are_refused_in_a_sentence(words, told, tmp_path, monkey
     (here["broken"] / "record.json").write_text("{")
     (here["torn"] / "record.json").write_text(whole.replace('"accuracy"', '"acuracy"')[:-400])
     (here["below/run"] / "record.json").write_text(whole[:200])
-    (here["benchmark"] / "record.json").write_text('{"name": "scale", "result": []}')
+    for name in ("benchmark", "benchmarks/one"):
+        (here[name] / "record.json").write_text('{"name": "scale", "result": []}')
+    left(tmp_path / "alone" / "isolated-abc", [[0.9]], method="isolated")
     (left(tmp_path / "torn-trace", [[0.9]]) / TRACE).write_bytes(b"PK\x03\x04")
     for name in ("model", "other"):
         living(tmp_path / name)

@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from ..runs.folder import checkpoints
 from ..storage.files import content_of
 from .living import facts_of_model
-from .runs import facts_of_runs, found_runs
+from .runs import NothingError, facts_of_runs, found_runs
 from .tables import facts_of_tables
 
 __all__ = ["Facts", "Kind", "NothingError", "facts", "kind_of"]
@@ -25,10 +24,6 @@ NOUNS: dict[Kind, str] = {
 LARGEST = 1 << 28  # bytes of a record
 
 
-class NothingError(ValueError):
-    """There is nothing to show yet."""
-
-
 def facts(folders: Sequence[Path]) -> Facts:
     """Everything a page shows.
 
@@ -39,10 +34,7 @@ def facts(folders: Sequence[Path]) -> Facts:
     kinds = {folder: kind_of(folder) for folder in folders}
     found = {kind: folder for folder, kind in kinds.items() if kind is not None}
     if not found:
-        raise NothingError(
-            f"{', '.join(map(str, folders))}: nothing to show here yet. Give the directory of a run, "
-            "of a comparison, of a living model or of a reproduced table."
-        )
+        raise NothingError(folders)
     if len(found) > 1:
         first, other = list(found)[:2]
         raise ValueError(
@@ -66,11 +58,11 @@ def kind_of(folder: Path) -> Kind | None:
         raise ValueError(f"There is no directory {folder}.")
     if (folder / "current").exists():
         return "living"
-    if (folder / "record.json").exists():
-        return _kind_of_record(folder / "record.json")
-    if _tables_in(folder):
-        return "tables"
-    return "runs" if checkpoints(folder) or found_runs(folder) else None
+    below = sorted(folder.glob("*/record.json"))
+    for path in (folder / "record.json", *below[:1]):
+        if path.exists():
+            return _kind_of_record(path)
+    return "runs" if found_runs(folder) else None
 
 
 def _kind_of_record(path: Path) -> Kind:

@@ -19,7 +19,7 @@ from .gates import bytes_kept
 from .one_run import facts_of_run, method_of, stream_of, trace_of
 from .words import Facts, count, several
 
-__all__ = ["MEASURES", "Run", "facts_of_runs", "found_runs"]
+__all__ = ["MEASURES", "NothingError", "Run", "facts_of_runs", "found_runs"]
 
 # Measure -> title, unit, which is best, and what it is.
 MEASURES: dict[str, tuple[str, str, str, str]] = {
@@ -64,6 +64,16 @@ MEASURES: dict[str, tuple[str, str, str, str]] = {
 }
 
 
+class NothingError(ValueError):
+    """There is nothing to show yet."""
+
+    def __init__(self, folders: Sequence[Path]) -> None:
+        super().__init__(
+            f"{', '.join(map(str, folders))}: nothing to show here yet. Give the directory of a run, "
+            "of a comparison, of a living model or of a reproduced table."
+        )
+
+
 @dataclass(frozen=True)
 class Run:
     """A run that is over, or as far as it is.
@@ -93,6 +103,8 @@ def facts_of_runs(folders: Sequence[Path]) -> Facts:
         folders: of runs, or of comparisons.
     """
     runs = list(chain.from_iterable(found_runs(folder) for folder in folders))
+    if not runs:  # but perhaps networks that learned alone, for the runs to come
+        raise NothingError(folders)
     finished = [run for run in runs if run.is_finished]
     # Those at work have learned fewer tasks, and cannot be compared.
     methods = _methods(finished)
