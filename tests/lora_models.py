@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 import transformers
+from torch import nn
 
 import gateon.integrations.hf
 
 
-def llama():
+def llama(**sizes):
     torch.manual_seed(0)
     small = {
         "hidden_size": 16,
@@ -22,7 +24,7 @@ def llama():
         "eos_token_id": 2,
         "pad_token_id": 0,
     }
-    return transformers.LlamaForCausalLM(transformers.LlamaConfig(**small))
+    return transformers.LlamaForCausalLM(transformers.LlamaConfig(**small | sizes))
 
 
 def gpt2():
@@ -43,6 +45,26 @@ def bert():
 
 
 MODELS = {"llama": llama, "gpt2": gpt2, "bert": bert}
+
+
+class In8Bit(nn.Linear):
+    """A layer whose weight is held in 8 bit, as libraries that quantise do it."""
+
+    def __init__(self, linear):
+        super().__init__(linear.in_features, linear.out_features)
+        whole = (linear.weight.detach() * 100).round().to(torch.int8)
+        self.weight = nn.Parameter(whole, requires_grad=False)
+
+    def forward(self, x):
+        return F.linear(x, self.weight.to(x.dtype) / 100, self.bias)
+
+
+def in_8_bit():
+    model = llama().requires_grad_(False)
+    model.model.embed_tokens.weight.data = model.model.embed_tokens.weight.data.bfloat16()
+    for block in model.model.layers:
+        block.mlp.down_proj = In8Bit(block.mlp.down_proj)
+    return model.float()
 
 
 def tokens(k=0, samples=4, length=6):

@@ -9,7 +9,7 @@ import gateon
 import gateon.integrations.hf
 import reference
 from gateon.gating.start import CLOSED
-from lora_models import MODELS, adapters, learn, llama, open_ranks, ranked, tokens
+from lora_models import MODELS, adapters, in_8_bit, learn, llama, open_ranks, ranked, tokens
 from rounding import SMOOTH_ADAM, assert_same
 
 peft = pytest.importorskip("peft")
@@ -360,26 +360,6 @@ def test_contexts_that_do_not_exist_are_refused():
         gates.switch(torch.tensor([0, 3]))
 
 
-class Halves(nn.Linear):
-    """A layer whose weight is held in 8 bit, as libraries that quantise do it."""
-
-    def __init__(self, linear):
-        super().__init__(linear.in_features, linear.out_features)
-        whole = (linear.weight.detach() * 100).round().to(torch.int8)
-        self.weight = nn.Parameter(whole, requires_grad=False)
-
-    def forward(self, x):
-        return F.linear(x, self.weight.to(x.dtype) / 100, self.bias)
-
-
-def in_8_bit():
-    model = llama().requires_grad_(False)
-    model.model.embed_tokens.weight.data = model.model.embed_tokens.weight.data.bfloat16()
-    for block in model.model.layers:
-        block.mlp.down_proj = Halves(block.mlp.down_proj)
-    return model.float()
-
-
 def test_weights_in_8_bit_are_not_fine_tuned():
     model = in_8_bit()
     for attach in (gateon.hf.attach, gateon.attach):
@@ -408,3 +388,28 @@ def test_adapters_learn_on_a_model_in_8_bit_and_leave_it_alone(per):
     assert losses[-1] < losses[0]
     for name, value in base.items():
         assert torch.equal(model.get_parameter(name), value), name
+
+
+@pytest.mark.parametrize("bits", [8, 4])
+def test_adapters_learn_on_a_model_of_bitsandbytes(bits, tmp_path):
+    pytest.importorskip("bitsandbytes", reason="bitsandbytes is not installed")
+    from transformers import AutoModelForCausalLM, BitsAndBytesConfig
+
+    llama(hidden_size=64, intermediate_size=64).save_pretrained(tmp_path)
+    settings = BitsAndBytesConfig(load_in_8bit=bits == 8, load_in_4bit=bits == 4)
+    base = AutoModelForCausalLM.from_pretrained(tmp_path, quantization_config=settings)
+    with pytest.raises(ValueError, match="in 8 or 4 bit"):
+        gateon.hf.attach(base)
+    model, gates = gateon.hf.lora(base, 6, 2, 2)
+    optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=1e-2)
+    gateon.hf.obstruct(optimizer, gates)
+    whole = {n: p.detach().clone() for n, p in model.named_parameters() if ".lora_" not in n}
+    before = adapters(model)
+    gates.switch(1)
+    for k in range(3):
+        learn(model.train(), optimizer, tokens(k))  # in evaluation the library packs them anew
+    for name, value in whole.items():
+        assert torch.equal(model.get_parameter(name), value), name
+    for name, ranks in open_ranks(gates, 1).items():
+        moved = (adapters(model)[f"{name}.weight"] != before[f"{name}.weight"]).any(1)
+        assert set(moved.nonzero().flatten().tolist()) == ranks

@@ -10,7 +10,7 @@ import transformers
 
 import gateon
 import gateon.integrations.hf
-from lora_models import MODELS, adapters, learn, llama, ranked, tokens
+from lora_models import MODELS, adapters, in_8_bit, learn, llama, ranked, tokens
 from rounding import SMOOTH_ADAM, assert_same
 
 peft = pytest.importorskip("peft")
@@ -182,6 +182,8 @@ def test_what_cannot_be_merged_is_refused():
         gateon.hf.merge(model, 3)
     with pytest.raises(ValueError, match="This model has no gates"):
         gateon.hf.merge(llama(), 0)
+    with pytest.raises(ValueError, match="in 8 or 4 bit cannot hold what is merged"):
+        gateon.hf.merge(gateon.hf.lora(in_8_bit(), 6, 2).model, 0)
     encoder = transformers.BertForSequenceClassification(
         transformers.BertConfig(
             hidden_size=16,

@@ -8,7 +8,15 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-__all__ = ["INSIDE", "base_layer", "check_trainable", "has_adapters", "is_adapted", "is_peft"]
+__all__ = [
+    "INSIDE",
+    "base_layer",
+    "check_trainable",
+    "has_adapters",
+    "is_adapted",
+    "is_peft",
+    "is_quantised",
+]
 
 INSIDE = "base_layer."  # prefix of the parameters of the wrapped layer
 
@@ -38,13 +46,22 @@ def has_adapters(model: nn.Module) -> bool:
     return any(is_adapted(module) or is_peft(module, "PeftModel") for module in model.modules())
 
 
+def is_quantised(model: nn.Module) -> bool:
+    """Whether weights of the model are held in 8 or 4 bit.
+
+    >>> is_quantised(nn.Linear(2, 3))
+    False
+    """
+    in_integers = any(p.dtype in (torch.int8, torch.uint8) for p in model.parameters())
+    return in_integers or any(getattr(m, "is_quantized", False) for m in (model, *model.children()))
+
+
 def check_trainable(model: nn.Module) -> None:
     """Refuse a model whose weights are held in 8 or 4 bit, unless adapters are trained instead.
 
     >>> check_trainable(nn.Linear(2, 3))
     """
-    quantised = any(p.dtype in (torch.int8, torch.uint8) for p in model.parameters())
-    if (quantised or getattr(model, "is_quantized", False)) and not has_adapters(model):
+    if is_quantised(model) and not has_adapters(model):
         raise ValueError(
             "This model is loaded in 8 or 4 bit, and such weights cannot be trained: "
             "call gateon.hf.lora(model), or load it without quantization."

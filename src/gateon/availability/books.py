@@ -42,6 +42,9 @@ class Books:
         # Parameters of which those of closed units rest, with the site and how its units are
         # spread over them.
         self.resting: dict[nn.Parameter, tuple[str, Callable[[Tensor], Tensor | None]]] = {}
+        # By site, where its units are open in the contexts asked about last; None: everywhere.
+        self._open: dict[str, Tensor | None] = {}
+        self._open_in: tuple[int, ...] = ()
         self.gate_weights = {gate.weight for gate in gates.gates.values()}
         self._rates = rates_by_site(rules.rate, gates)
         self.take_on()
@@ -195,7 +198,7 @@ class Books:
         smallest = reduce(torch.minimum, scales)
         return smallest if smallest.dtype == parameter.dtype else smallest.to(parameter.dtype)
 
-    def open_part(self, parameter: nn.Parameter, contexts: Tensor) -> Tensor | None:
+    def open_part(self, parameter: nn.Parameter, contexts: tuple[int, ...]) -> Tensor | None:
         """1 where a parameter belongs to a unit open in one of the contexts, 0 where it rests.
 
         None if nothing of it rests.
@@ -206,8 +209,18 @@ class Books:
         gate = self.gates.gates.get(site)
         if gate is None or gate.off:
             return None
-        is_open = (gate.gain(contexts).detach() > 0).any(0)
-        return None if bool(is_open.all()) else shaped(is_open.to(parameter.dtype))
+        if contexts != self._open_in:
+            self.forget_open()
+            self._open_in = contexts
+        if site not in self._open:  # a closed unit stays closed, so that asking once will do
+            is_open = (gate.gain(torch.tensor(contexts)).detach() > 0).any(0)
+            self._open[site] = None if bool(is_open.all()) else is_open.to(parameter.dtype)
+        mask = self._open[site]
+        return None if mask is None else shaped(mask)
+
+    def forget_open(self) -> None:
+        """Ask again which units are open: gates may have been loaded."""
+        self._open.clear()
 
     def room(self, site: Site) -> Tensor | None:
         """The availability of each unit of a site, or the mean over the weights it reads with."""

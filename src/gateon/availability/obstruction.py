@@ -184,6 +184,7 @@ class Obstruction:
         self.gates.resume(state["context"])
         self._begin_step()
         self._books.set_rates()
+        self._books.forget_open()
 
     def _rates(self) -> dict[str, Tensor]:
         """The firing rates of the units of each site, if relevance is made of them."""
@@ -205,6 +206,7 @@ class Obstruction:
         for ledger in self.ledgers():
             ledger.snapshot()
         self._books.set_rates()
+        self._books.forget_open()
         self._contexts.append(self.gates.learning_rows)
 
     def context_added(self) -> None:
@@ -234,7 +236,8 @@ class Obstruction:
         gates = [p for p in moving if p in books.gate_weights and p.shape[0] > 1]
         for weight in gates:
             pad_gradient(weight)
-        scales = ((p, self._scale_now(p)) for p in moving)
+        contexts = self._took_part()
+        scales = ((p, self._scale_now(p, contexts)) for p in moving)
         self._scales = {p: A for p, A in scales if A is not None}
         self._rows = {weight: self._rows_that_move(weight) for weight in gates}
         if self.rules.scale == "gradient":
@@ -265,24 +268,21 @@ class Obstruction:
         self._contexts = [self.gates.learning_rows]
         self.gates.passed.clear()
 
-    def _scale_now(self, parameter: nn.Parameter) -> Tensor | None:
-        """What scales a parameter in this step; None if it moves freely."""
-        is_open = None
-        if parameter in self._books.resting:
-            is_open = self._books.open_part(parameter, self._took_part())
+    def _scale_now(self, parameter: nn.Parameter, contexts: tuple[int, ...]) -> Tensor | None:
+        """What scales a parameter in a step of these contexts; None if it moves freely."""
+        is_open = self._books.open_part(parameter, contexts)
         if self._books.is_plastic(parameter):
             return is_open
         A = self._books.scale_of(parameter)
         return A if is_open is None else A * is_open
 
-    def _took_part(self) -> Tensor:
+    def _took_part(self) -> tuple[int, ...]:
         """The contexts in which the model was run since the last step.
 
         Where forward passes cannot be noted (a compiled model), those switched to.
         """
-        passed = sorted(self.gates.passed)
-        every = torch.cat([learned.reshape(-1) for learned in self._contexts])
-        return torch.tensor(passed) if passed else every
+        switched = (int(k) for learned in self._contexts for k in learned.reshape(-1))
+        return tuple(sorted(self.gates.passed or set(switched)))
 
     def _rows_that_move(self, weight: nn.Parameter) -> Tensor:
         """Which rows of a gate the current step may move, (contexts, 1).
@@ -294,9 +294,8 @@ class Obstruction:
         """
         assert weight.grad is not None
         rows = torch.zeros(len(weight), 1, dtype=torch.bool, device=weight.device)
-        passed = self.gates.passed
-        which = list(passed) or torch.cat([learned.reshape(-1) for learned in self._contexts])
-        rows[which[0] if len(which) == 1 else which] = True  # one is much faster than a list
+        passed, which = self.gates.passed, self._took_part()
+        rows[which[0] if len(which) == 1 else list(which)] = True  # one is much faster than a list
         sure = len(passed) == 1 or (not passed and len(self._contexts) == 1)
         return rows if sure else rows & weight.grad.any(1, keepdim=True)
 

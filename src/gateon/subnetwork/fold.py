@@ -60,8 +60,8 @@ def fold(model: nn.Module) -> nn.Module:
         )
     if has_adapters(model):
         raise ValueError(
-            "Gains cannot be folded into layers with adapters around them: "
-            "deploy the model with its gates."
+            "Gains cannot be folded into layers with adapters around them: deploy the model with "
+            "its gates, or merge the ranks of LoRA with gateon.hf.merge(model, context)."
         )
     given, model = model, gates.model  # which may be inside a wrapper
     for module in list(model.modules()):

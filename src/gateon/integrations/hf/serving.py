@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ...anatomy.adapters import is_quantised
 from ...anatomy.contextual import as_context
 from ...anatomy.kinds import spread_columns
 from ...gating.contexts import showing
@@ -74,6 +75,11 @@ def merge(model: nn.Module, context: int) -> Any:
         raise ValueError(
             "Only gates on the ranks of PEFT's LoRA can be merged: make the model with "
             "gateon.hf.lora, or deploy it with its gates."
+        )
+    if is_quantised(gates.model):
+        raise ValueError(
+            "Weights in 8 or 4 bit cannot hold what is merged into them: load the base without "
+            "quantization, gateon.hf.from_pretrained(directory, base), and merge that."
         )
     plain: Any = copy.deepcopy(gates.model)
     inner = _gates(plain)
