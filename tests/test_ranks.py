@@ -413,3 +413,68 @@ def test_adapters_learn_on_a_model_of_bitsandbytes(bits, tmp_path):
     for name, ranks in open_ranks(gates, 1).items():
         moved = (adapters(model)[f"{name}.weight"] != before[f"{name}.weight"]).any(1)
         assert set(moved.nonzero().flatten().tolist()) == ranks
+
+
+# With the rest of gateon.
+
+
+@pytest.mark.numeric
+def test_contexts_added_on_the_way_are_like_those_attached_at_first():
+    def trained(contexts):
+        model, gates = ranked(contexts=contexts)
+        optimizer = SMOOTH_ADAM(model.parameters())
+        handle = gateon.hf.obstruct(optimizer, gates)
+        for context in range(3):
+            while gates.contexts <= context:
+                gates.add_context()
+            gates.switch(context)
+            for k in range(2):
+                learn(model, optimizer, tokens(k))
+        return adapters(model), handle.availability
+
+    for one, other in zip(trained(3), trained(1), strict=True):
+        assert_same(one, other)
+
+
+def test_rows_of_other_contexts_may_be_kept_elsewhere():
+    def trained(kept):
+        model, gates = ranked()
+        if kept:
+            gates.keep_rows("cpu")
+        handle = None
+        for context in (0, 2, 0):
+            gates.switch(context)
+            optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+            if handle is None:
+                handle = gateon.hf.obstruct(optimizer, gates)
+            handle.follow(optimizer)
+            learn(model, optimizer, tokens(context))
+        return model.state_dict() | handle.availability
+
+    expected, found = trained(kept=False), trained(kept=True)
+    assert all(torch.equal(found[name], value) for name, value in expected.items())
+
+
+@pytest.mark.numeric
+def test_relevance_is_the_same_where_activities_are_computed_again():
+    def trained(again):
+        model, gates = ranked()
+        if again:
+            model.gradient_checkpointing_enable()
+            model.enable_input_require_grads()
+        optimizer = SMOOTH_ADAM([p for p in model.parameters() if p.requires_grad])
+        handle = gateon.hf.obstruct(optimizer, gates)
+        gates.switch(1)
+        for k in range(2):
+            learn(model.train(), optimizer, tokens(k))
+        return adapters(model), handle.availability
+
+    for one, other in zip(trained(True), trained(False), strict=True):
+        assert_same(one, other)
+
+
+def test_the_sub_network_of_a_context_computes_what_the_model_does():
+    model, gates = ranked()
+    gates.show(1)
+    small = gateon.compact(model, 1)
+    assert torch.equal(small(input_ids=tokens()).logits, model(input_ids=tokens()).logits)
