@@ -257,6 +257,8 @@ class Obstruction:
             return
         for parameter, A in self._scales.items():
             torch.lerp(self._before[parameter], parameter, A, out=parameter)
+            if parameter in self._books.resting:  # the backward pass needs the room of adapters
+                del self._before[parameter]
         for weight, rows in self._rows.items():
             torch.where(rows, weight, self._before[weight], out=weight)
         self._stepped.append(optimizer)
