@@ -268,6 +268,14 @@ def test_the_model_card_tells_of_contexts_once_and_its_code_runs(tmp_path):
     torch.testing.assert_close(logits(plain), logits(model), rtol=1e-6, atol=1e-6)
 
 
+def test_an_adapter_of_another_rank_is_refused(tmp_path):
+    ranked(dtype=torch.float32)[0].save_pretrained(tmp_path / "six")
+    gateon.hf.save_pretrained(ranked(dtype=torch.float32, rank=4)[0], tmp_path / "four")
+    (tmp_path / "four" / gateon.hf.FILE).rename(tmp_path / "six" / gateon.hf.FILE)
+    with pytest.raises(ValueError, match=r"does not fit \(inputs of .*lora_B.default"):
+        gateon.hf.from_pretrained(tmp_path / "six", llama())
+
+
 def test_files_that_do_not_fit_are_refused(tmp_path):
     model, _ = ranked(dtype=torch.float32)
     gateon.hf.save_pretrained(model, tmp_path)

@@ -13,6 +13,7 @@ import transformers
 from torch import Tensor, nn
 
 from ...anatomy.adapters import has_adapters, is_peft
+from ...anatomy.kinds import inputs_of, units_of
 from ...anatomy.rows import fetch_rows
 from ...anatomy.sites import Site
 from ...availability.obstruct import Obstruction, Rules, obstruction_of
@@ -179,8 +180,13 @@ def _regated(model: Any, state: Mapping[str, Any]) -> Gates:
         if site.gated and site.name in weights:
             units = weights[site.name].shape[1]
             check(units, Whole(site.units, site.units), f"units of gate {site.name}")
-        for name in (site.place, *site.owns, *site.readers, *site.columns):
+        for name in (site.place, *site.owns, *site.readers):
             model.get_submodule(name)
+        for name in site.columns:
+            inputs = inputs_of(model.get_submodule(name))
+            check(inputs, Whole(site.units, site.units), f"inputs of {name}")
+            made = units_of(model.get_submodule(site.name))
+            check(made, Whole(site.units, site.units), f"ranks of {site.name}")
     contexts = len(next(iter(weights.values())))
     gates = attach_anywhere(model, contexts, sites=sites, **state["arguments"])
     try:
