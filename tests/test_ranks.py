@@ -324,6 +324,8 @@ def test_ranks_that_are_not_there_are_refused_before_anything_is_changed():
         gateon.hf.lora(model, rank=4, ranks_per_task=8)
     with pytest.raises(ValueError, match="scaling must be above 0, got 0"):
         gateon.hf.lora(model, scaling=0.0)
+    with pytest.raises(ValueError, match="contexts must be a whole number of at least 1, got '3'"):
+        gateon.hf.lora(model, contexts="3")
     assert not any("lora" in name for name, _ in model.named_modules())
     adapted = peft.get_peft_model(model, peft.LoraConfig(task_type="CAUSAL_LM", r=4))
     with pytest.raises(ValueError, match=r"rank of every adapter, which is 4 at .*lora_A.*got 5"):

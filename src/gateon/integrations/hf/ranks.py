@@ -66,7 +66,7 @@ def attach_to_ranks(
             f"ranks_per_task must be between 1 and the rank of every adapter, which is "
             f"{ranks[least]} at {least!r}, got {ranks_per_task}."
         )
-    parts = contexts if contexts > 1 else 8
+    parts = contexts if isinstance(contexts, int) and contexts > 1 else 8
     shares = {
         name: (ranks_per_task or max(1, units // parts)) / units for name, units in ranks.items()
     }
@@ -128,7 +128,7 @@ def lora(
         import peft
     except ImportError as error:
         raise ImportError("gateon.hf.lora needs PEFT: pip install peft.") from error
-    _check_can_adapt(model, rank, ranks_per_task, scaling)
+    _check_can_adapt(model, rank, ranks_per_task, contexts, scaling)
     if target_modules is None:
         known = peft.utils.TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING
         target_modules = known.get(model.config.model_type, "all-linear")
@@ -148,7 +148,9 @@ def lora(
     return Adapted(adapted, gates)
 
 
-def _check_can_adapt(model: Any, rank: int, ranks_per_task: int, scaling: float) -> None:
+def _check_can_adapt(
+    model: Any, rank: int, ranks_per_task: int, contexts: int, scaling: float
+) -> None:
     """Refuse whatever cannot be made, before the model is changed."""
     if gates_of(model) is not None:
         raise ValueError(
@@ -166,6 +168,8 @@ def _check_can_adapt(model: Any, rank: int, ranks_per_task: int, scaling: float)
         )
     if not 1 <= ranks_per_task <= rank:
         raise ValueError(f"ranks_per_task must be between 1 and rank={rank}, got {ranks_per_task}.")
+    if not isinstance(contexts, int) or contexts < 1:
+        raise ValueError(f"contexts must be a whole number of at least 1, got {contexts!r}.")
     if not scaling > 0:
         raise ValueError(f"scaling must be above 0, got {scaling}.")
 
