@@ -224,3 +224,25 @@ def test_a_learner_of_one_process_is_refused(monkeypatch):
     learner = gateon.Learner(gateon.models.mlp(784, (4,), 2), optimizer=lambda p: SGD(p, lr=0.1))
     with pytest.raises(ValueError, match="cannot be trained by several processes"):
         gateon.run(stream, learner)
+
+
+@pytest.mark.parametrize(
+    ("device", "ways", "taken"),
+    [("cpu", "cpu:gloo", []), ("cuda", "cpu:gloo,cuda:nccl", [1])],
+)
+def test_what_trains_decides_how_the_processes_communicate(monkeypatch, device, ways, taken):
+    """There may be a GPU that is not used, and numbers on the CPU beside one that is."""
+    given = {"RANK": 1, "LOCAL_RANK": 1, "WORLD_SIZE": 2, "MASTER_ADDR": "here", "MASTER_PORT": 1}
+    for name, value in given.items():
+        monkeypatch.setenv(name, str(value))
+    joined, devices = [], []
+    dist = torch.distributed
+    monkeypatch.setattr(dist, "init_process_group", lambda way, **rest: joined.append(way))
+    monkeypatch.setattr(dist, "destroy_process_group", lambda: None)
+    monkeypatch.setattr(torch.cuda, "set_device", devices.append)
+    with gateon.together(device) as processes:
+        assert processes == gateon.Processes(1, 2)
+    assert joined == [ways] and devices == taken
+    # what torch makes of it: a process group for numbers on the CPU and one for the device
+    found = dist.distributed_c10d.BackendConfig(dist.Backend(joined[0])).get_device_backend_map()
+    assert found == dict(way.split(":") for way in ways.split(","))

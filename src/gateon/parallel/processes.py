@@ -113,6 +113,18 @@ def current() -> Processes:
     return Processes(dist.get_rank(), dist.get_world_size())
 
 
+def _backend(device: str) -> str:
+    """How the processes communicate: what they tell each other lies on the CPU, whatever trains.
+
+    By itself torch would choose one way, for the accelerator of the machine alone.
+
+    >>> _backend("cpu"), _backend("cuda:1")
+    ('cpu:gloo', 'cpu:gloo,cuda:nccl')
+    """
+    kind, ways = torch.device(device).type, dist.Backend.default_device_backend_map
+    return "cpu:gloo" if kind == "cpu" or kind not in ways else f"cpu:gloo,{kind}:{ways[kind]}"
+
+
 @contextmanager
 def together(device: str = "cpu") -> Iterator[Processes]:
     """Join the processes that torchrun has started, and leave them afterwards.
@@ -127,7 +139,9 @@ def together(device: str = "cpu") -> Iterator[Processes]:
     if torch.device(device).type == "cuda":
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", asked.rank)))
     try:
-        dist.init_process_group(rank=asked.rank, world_size=asked.count, timeout=PATIENCE)
+        dist.init_process_group(
+            _backend(device), rank=asked.rank, world_size=asked.count, timeout=PATIENCE
+        )
     except (RuntimeError, ValueError) as reason:
         where = f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
         raise ValueError(
