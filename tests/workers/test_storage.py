@@ -338,6 +338,26 @@ def test_a_record_is_never_there_before_what_belongs_to_it(remote, tmp_path, mon
     assert order == ["trace.npz", "checkpoint-0001-000000.safetensors", "record.json"]
 
 
+def test_what_a_tracker_writes_goes_along(remote, there, tmp_path):
+    here, events = tmp_path / "here", tmp_path / "here" / "tensorboard" / "events"
+    mirror = Mirror(here, remote)
+    mirror.begin()
+    events.parent.mkdir()
+    events.write_text("1")
+    (here / "checkpoint-0001-000000.safetensors").write_text("1")
+    settled(there, "tensorboard/events")
+    with events.open("a") as file:
+        file.write("2")
+    mirror.finish()
+    assert (there / "tensorboard" / "events").read_text() == "12"
+    other = Mirror(tmp_path / "other", remote)
+    other.begin()
+    (tmp_path / "other" / "checkpoint-0001-000000.safetensors").unlink()
+    other.finish()
+    assert (tmp_path / "other" / "tensorboard" / "events").read_text() == "12"
+    assert (there / "tensorboard" / "events").read_text() == "12"
+
+
 def test_a_trial_that_is_dropped_leaves_no_checkpoints(remote, there, tmp_path):
     (piece,) = pieces_of({"run": small()}, tmp_path / "b")
 

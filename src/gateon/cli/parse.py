@@ -209,7 +209,9 @@ def _full_path(word: str) -> Path:
     if not word:
         raise ValueError("it is empty, expected a path")
     if is_url(word):
-        raise ValueError("it is a URL, expected a path")
+        raise ValueError(
+            "it is a URL, expected a path (compare, reproduce and search take URLs, with --on ray)"
+        )
     return Path(word)
 
 

@@ -125,7 +125,7 @@ class Remote:
                 return
             # each writer has a name of its own: two of them must not write into one file
             aside = f"{place}.{uuid4().hex[:8]}{PART}"
-            system.makedirs(folder, exist_ok=True)
+            system.makedirs(place.rpartition("/")[0], exist_ok=True)
             try:
                 yield system, aside
                 system.mv(aside, place)

@@ -32,8 +32,11 @@ class Mirror:
     the next one is there. Only the latest mirror of a URL writes: one whose machine was taken for
     lost, and was not, finds that out and stops.
 
+    What lies in directories of its own, such as the events of TensorBoard, grows all the time, and
+    goes along when something else does.
+
     Args:
-        folder: the directory here, without directories in it.
+        folder: the directory here.
         remote: its like.
         whole: False where the URL also has files that are none of ours: then only journals are
             fetched, nothing is watched, and what is strange there stays.
@@ -74,13 +77,17 @@ class Mirror:
             raise self.failing[1]
         return not self.taken
 
-    def sync(self) -> None:
+    def sync(self, *, last: bool = False) -> None:
         """Bring over what was saved, added or removed since the last time."""
         # A trace is saved before its checkpoint, and a record after both. Seen in the opposite
         # order, and sent in that one, whatever is there belongs together.
         found = {name: self._set_aside(name) for name in sorted(self._here(), key=_late)}
         changed = [name for name, stamp in found.items() if stamp and self.sent.get(name) != stamp]
-        gone = [name for name in self.sent if found.get(name) is None]
+        gone = [name for name in self.sent if "/" not in name and found.get(name) is None]
+        if self.whole and (changed or last):
+            inner = {name: self._set_aside(name) for name in self._inside()}
+            found |= inner
+            changed += [n for n, stamp in inner.items() if stamp and self.sent.get(n) != stamp]
         if not changed and not gone:
             return
         if not self._is_mine():
@@ -96,7 +103,7 @@ class Mirror:
     def finish(self) -> None:
         """Bring everything over, and leave nothing there that is not here."""
         self.stop()
-        patiently(self.sync)
+        patiently(lambda: self.sync(last=True))
         if self.whole and not self.taken:
             for name in self.remote.files():
                 if not name.startswith(".") and name not in self.sent:
@@ -122,8 +129,19 @@ class Mirror:
             if name.endswith(PART):  # of a writer that died
                 self.remote.remove(name)
             elif name.endswith(JOURNAL) or (self.whole and not name.startswith(".")):
-                self.remote.fetch(name, self.folder / name)
-                self.sent[name] = _stamp(self.folder / name)
+                self._fetch_one(name)
+        for inner in self.remote.folders() if self.whole else []:
+            (self.folder / inner).mkdir(exist_ok=True)
+            for name in self.remote.below(inner).files():
+                self._fetch_one(f"{inner}/{name}")
+
+    def _fetch_one(self, name: str) -> None:
+        self.remote.fetch(name, self.folder / name)
+        self.sent[name] = _stamp(self.folder / name)
+
+    def _inside(self) -> list[str]:
+        found = [path for path in self.folder.glob("*/*") if path.is_file()]
+        return [path.relative_to(self.folder).as_posix() for path in found]
 
     def _here(self) -> list[str]:
         with os.scandir(self.folder) as found:
@@ -138,6 +156,7 @@ class Mirror:
     def _set_aside(self, name: str) -> Stamp | None:
         """A second name for a file, which stays the same when the first is given to another one."""
         path, aside = self.folder / name, self.aside / name
+        aside.parent.mkdir(exist_ok=True)
         aside.unlink(missing_ok=True)
         try:
             os.link(path, aside)
