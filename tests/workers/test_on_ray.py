@@ -11,6 +11,7 @@ import pytest
 from worker_tools import Heard, found, of_two_tasks
 
 from gateon.runs.record import Record
+from gateon.runs.stopping import Interrupted
 from gateon.storage.lock import Owner, release
 from gateon.workers import alike as alike_module
 from gateon.workers.alike import alike
@@ -19,7 +20,7 @@ from gateon.workers.comparison import compare, pieces_of
 from gateon.workers.connect import address_of
 from gateon.workers.engine import Engine
 from gateon.workers.on_ray import Cluster, _hear_cancelling
-from gateon.workers.plan import Listed
+from gateon.workers.plan import Listed, Piece
 from gateon.workers.store import stored_at
 
 needs_ray = pytest.mark.skipif(
@@ -179,6 +180,31 @@ def wait_for(folder, what):
     while not list(folder.glob(what)):
         assert time.monotonic() < deadline
         time.sleep(0.02)
+
+
+@needs_ray
+def test_runs_that_are_stopped_while_they_report(cluster, tmp_path):
+    def restless(out, progress):
+        from gateon.runs.stopping import stoppable
+
+        with stoppable() as stop:
+            while not stop:
+                progress.task(0, "again", [0.5], 0.1)
+        raise stop.reason
+
+    heard = []
+
+    def stop(name, task):
+        heard.append(name)
+        if len(set(heard)) == 2 and len(heard) > 20 and not board.notes:
+            signal.raise_signal(signal.SIGINT)
+
+    board = Heard(stop)
+    plan = Listed([Piece(name, tmp_path / name, restless) for name in ("one", "other")])
+    with pytest.raises(Interrupted):
+        Engine(on=f"ray:{cluster.address}").carry_out(plan, tmp_path, board=lambda: board)
+    assert sorted(board.ends) == [("one", "stopped"), ("other", "stopped")]
+    assert board.notes == ["Stopping: waiting until 2 runs are saved."]
 
 
 @needs_ray

@@ -122,9 +122,12 @@ class Cluster:
         self.mailbox.drop.remote(name)
 
     def stop(self) -> None:
-        """What Ray does to cancel a task is a Ctrl-C to it: a run saves and ends."""
+        """What Ray does to cancel a task is a Ctrl-C to it: a run saves and ends.
+
+        What it is telling the mailbox meanwhile must not be cancelled with it.
+        """
         for reference in self.pieces:
-            self.ray.cancel(reference)
+            self.ray.cancel(reference, recursive=False)
 
     def close(self) -> None:
         """Leave the cluster; what still runs there ends."""
