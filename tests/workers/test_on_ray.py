@@ -87,6 +87,21 @@ def test_an_address_where_nobody_listens(tmp_path):
             compare(small(), ["n-gateon"], 1, tmp_path, engine=Engine(on=f"ray://127.0.0.1:{port}"))
 
 
+@needs_ray
+def test_a_cluster_of_this_machine_has_no_more_workers_than_cores(tmp_path, monkeypatch):
+    import ray
+
+    def init(address, **told):
+        assert address == "auto"  # no cluster runs here, and none is started
+        raise ConnectionError
+
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(ray, "init", init)
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    with pytest.raises(ValueError, match=r"1000 workers are more than the .* of this machine"):
+        compare(small(), ["n-gateon"], 1, tmp_path, engine=Engine(workers=1000, on="ray"))
+
+
 @pytest.mark.parametrize("on", ["slurm", "ray:", "ray://host", "ray:host:port", "rays://h:1"])
 def test_what_is_no_address(on):
     with pytest.raises(ValueError, match=r"--on must be ray, ray://HOST:PORT"):

@@ -7,6 +7,8 @@ import os
 import socket
 from typing import Any
 
+from .processes import check_cores
+
 __all__ = ["address_of", "connected", "first_line", "last_line"]
 
 LONG = 5.0  # seconds an address has to answer
@@ -31,8 +33,14 @@ def address_of(on: str) -> str | None:
     return on if rest.startswith("//") else rest
 
 
-def connected(address: str | None, cores: int) -> tuple[Any, bool]:
-    """Ray, connected; and whether that was done here and must be undone."""
+def connected(address: str | None, workers: int | None, threads: int) -> tuple[Any, bool]:
+    """Ray, connected; and whether that was done here and must be undone.
+
+    Args:
+        address: of the cluster; None for a running one, or else one of this machine alone.
+        workers: how many pieces at once, in a cluster of this machine; None for one on each core.
+        threads: cores of each piece.
+    """
     os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", ".*")  # pages about every node that dies
     try:
         import ray
@@ -47,16 +55,22 @@ def connected(address: str | None, cores: int) -> tuple[Any, bool]:
     told: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.CRITICAL}
     told |= {"runtime_env": {"env_vars": passed}} if passed else {}
     try:
-        try:
-            ray.init(address or "auto", **told)
-        except ConnectionError:
-            if address is not None:
-                raise
-            ray.init("local", num_cpus=cores or None, include_dashboard=False, **told)
+        ray.init(address or "auto", **told)
+        return ray, True
+    except (ConnectionError, RuntimeError, ValueError, TimeoutError) as reason:
+        if address is not None or not isinstance(reason, ConnectionError):
+            raise ValueError(
+                f"The Ray cluster at {address or 'RAY_ADDRESS'} does not answer "
+                f"({first_line(reason)}): check the address, and that Ray is the same version there."
+            ) from reason
+    check_cores(workers or 1, threads)
+    cores = None if workers is None else workers * threads
+    try:
+        ray.init("local", num_cpus=cores, include_dashboard=False, **told)
     except (ConnectionError, RuntimeError, ValueError, TimeoutError) as reason:
         raise ValueError(
-            f"The Ray cluster at {address or 'RAY_ADDRESS'} does not answer "
-            f"({first_line(reason)}): check the address, and that Ray is the same version there."
+            f"Ray could not start a cluster on this machine ({first_line(reason)}): "
+            "start one with ray start --head, or give --workers instead of --on ray."
         ) from reason
     return ray, True
 

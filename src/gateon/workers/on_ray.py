@@ -65,7 +65,7 @@ class Cluster:
         self, on: str, alike: Alike, workers: int | None, threads: int = 1, gpus: float = 0.0
     ) -> None:
         address = address_of(on)
-        self.ray, self.begun = connected(address, (workers or 0) * threads)
+        self.ray, self.begun = connected(address, workers, threads)
         self.workers, self.threads, self.gpus, self.alike = workers, threads, gpus, alike
         self.pieces: dict[Any, Piece] = {}  # by the reference of their task
         self.owners: dict[str, Owner] = {}  # of the directory of each piece

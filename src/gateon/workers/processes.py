@@ -16,7 +16,7 @@ from .carry import News
 from .plan import Piece
 from .telling import Telling, outcome
 
-__all__ = ["Processes", "cores_here"]
+__all__ = ["Processes", "check_cores", "cores_here"]
 
 PATIENCE = 5.0  # seconds an idle worker has to end
 
@@ -32,6 +32,19 @@ def cores_here() -> list[int]:
     return list(range(os.cpu_count() or 1))
 
 
+def check_cores(workers: int, threads: int) -> None:
+    """Refuse more workers than this machine has cores: ValueError."""
+    cores = len(cores_here())
+    if workers * threads > cores:
+        most = max(1, cores // threads)
+        each = "" if threads == 1 else f" of {threads} threads each"
+        count = f"{cores} core{'s' * (cores > 1)}"
+        raise ValueError(
+            f"{workers} workers{each} are more than the {count} of this machine: "
+            f"give --workers {most}, or fewer."
+        )
+
+
 class Processes:
     """A pool of processes, started when needed and kept until the plan is over.
 
@@ -41,15 +54,8 @@ class Processes:
     """
 
     def __init__(self, workers: int, threads: int = 1) -> None:
+        check_cores(workers, threads)
         cores = cores_here()
-        if workers * threads > len(cores):
-            most = max(1, len(cores) // threads)
-            each = "" if threads == 1 else f" of {threads} threads each"
-            count = f"{len(cores)} core{'s' * (len(cores) > 1)}"
-            raise ValueError(
-                f"{workers} workers{each} are more than the {count} of this machine: "
-                f"give --workers {most}, or fewer."
-            )
         # With fewer workers than cores the system knows better which cores are free.
         full = workers * threads == len(cores)
         self.threads = threads
