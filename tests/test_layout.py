@@ -76,7 +76,7 @@ ROOMS = {
     },
 }
 DOORS = {"__init__", "__main__", "hf", "models"}  # short names for what is inside
-GROUND = {"lazy", "options"}  # every room may import it
+GROUND = {"lazy", "markup", "options"}  # every room may import it
 
 
 def imported_rooms(path):

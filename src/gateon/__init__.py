@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from .life.model import LivingModel, load
     from .methods import Finetune, GateON, Method, gating_only, obstruction_only, preset
     from .parallel.processes import Processes, together
+    from .report.progress import progress
     from .runs import metrics
     from .runs.record import Record
     from .runs.run import run
@@ -62,6 +63,7 @@ __all__ = [
     "obstruct",
     "obstruction_only",
     "preset",
+    "progress",
     "relevance",
     "run",
     "streams",
@@ -82,6 +84,7 @@ NAMES = {
     "life.model": ("LivingModel", "load"),
     "methods": ("Finetune", "GateON", "Method", "gating_only", "obstruction_only", "preset"),
     "parallel.processes": ("Processes", "together"),
+    "report.progress": ("progress",),
     "runs.record": ("Record",),
     "runs.run": ("run",),
     "subnetwork.compact": ("compact",),

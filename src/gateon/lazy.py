@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
-__all__ = ["lazily"]
+__all__ = ["late", "lazily"]
 
 
 def lazily(
@@ -36,3 +36,15 @@ def lazily(
         return found
 
     return find
+
+
+def late(place: str) -> Any:
+    """Something of gateon by its place, imported when it is asked for.
+
+    It is how an object of one room offers what is made of it in a room above, such as its figures.
+
+    >>> late("lazy:late") is late
+    True
+    """
+    module, _, name = place.partition(":")
+    return getattr(import_module(f"{__package__}.{module}"), name)

@@ -12,6 +12,7 @@ from torch.optim import Optimizer
 from ..anatomy.sites import Site
 from ..gating.gates import Gates
 from ..gating.growth import grow_memory, pad_gradient
+from ..markup import block, table
 from ..parallel.batch import sum_in_place
 from . import rule as availability
 from .books import Books
@@ -111,6 +112,21 @@ class Obstruction:
             name: (availability.saturation(A, threshold), availability.room(A))
             for name, A in joined.items()
         }
+
+    def __repr__(self) -> str:
+        """How much room is left, and where least."""
+        left = {name: room for name, (_, room) in self.saturation().items()}
+        scarce = min(left, key=lambda name: left[name])
+        per = f"per {self.rules.per}, {self.steps} steps"
+        return f"<Obstruction {per}: least room {left[scarce]:.3f} at {scarce!r}>"
+
+    def _repr_html_(self) -> str:
+        rows = [
+            [name or "(model)", f"{100 * room:.1f} %", f"{100 * frozen:.1f} %"]
+            for name, (frozen, room) in self.saturation().items()
+        ]
+        note = f"availability per {self.rules.per}, after {self.steps} steps"
+        return block("Obstruction", table(("site", "room left", "frozen"), rows), note=note)
 
     def follow(self, optimizer: Optimizer | Sequence[Optimizer]) -> None:
         """Scale the updates of this optimizer instead of the previous one; A stays as it is."""

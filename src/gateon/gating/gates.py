@@ -16,6 +16,7 @@ from ..anatomy.contextual import add_contexts, show_context
 from ..anatomy.norm import ContextNorm
 from ..anatomy.rows import keep_rows
 from ..anatomy.sites import Site
+from . import shown
 from .gate import Gate
 from .growth import mark_kept
 from .hooks import remove_hooks
@@ -196,7 +197,7 @@ class Gates:
             or rows.dtype == torch.bool
         ):
             raise ValueError(
-                f"A context must be an index, or one index for each sample, got {_brief(context)}."
+                f"A context must be an index, or one index for each sample, got {shown.brief(context)}."
             )
         low, high = int(rows.min()), int(rows.max())
         if low < 0 or high >= self.contexts:
@@ -259,27 +260,14 @@ class Gates:
 
     def __str__(self) -> str:
         """A table of sites: their units, where the gate sits, and what they own."""
-        header = ("site", "units", "gate", "owns")
-        rows = [
-            (
-                s.name or "(model)",
-                str(s.units or "-"),
-                _where(s),
-                ", ".join(o or "(model)" for o in s.owns),
-            )
-            for s in self.sites.values()
-        ]
-        widths = [max(len(row[i]) for row in [header, *rows]) for i in range(3)]
-        lines = [
-            "  ".join([*(cell.ljust(w) for cell, w in zip(row, widths, strict=False)), row[3]])
-            for row in [header, *rows]
-        ]
-        counts = f"{self.contexts} contexts, {len(self.gates)} gates"
-        return "\n".join([f"{counts}, switched to {_brief(self.context)}", *lines])
+        return shown.as_text(self)
 
     def __repr__(self) -> str:
-        """The same table."""
-        return str(self)
+        """How many gates and contexts, and which of them is active."""
+        return f"<Gates: {shown.counts(self)}>"
+
+    def _repr_html_(self) -> str:
+        return shown.as_html(self)
 
     def __getstate__(self) -> dict[str, Any]:
         """A copy without listeners: optimizer hooks are not copied, so obstruct it again."""
@@ -316,17 +304,3 @@ def _wrapped(model: nn.Module) -> nn.Module | None:
         *(("model",) if is_peft(model, "BaseTuner") else ()),
     )
     return next((inner for name in names if (inner := model._modules.get(name)) is not None), None)
-
-
-def _where(site: Site) -> str:
-    if not site.gated:
-        return "none (output)" if site.head else f"none ({site.note})"
-    if site.at_readers:
-        return f"in front of {site.place} and {len(site.readers) - 1} more"
-    place = f"{'in front of' if site.in_front else 'behind'} {site.place}"
-    return f"{place} ({site.note})" if site.note else place
-
-
-def _brief(context: Any) -> str:
-    text = repr(context.tolist() if isinstance(context, Tensor) else context)
-    return text if len(text) < 60 else text[:57] + "..."

@@ -114,6 +114,12 @@ class Learner:
         """The name of its method."""
         return self._setup.method.name
 
+    def __repr__(self) -> str:
+        """Its method, how much it has learned, and in which context it is."""
+        where = "no context yet" if self.context is None else f"context {self.context}"
+        part = ", in its sub-network" if self.is_compact else ""
+        return f"<Learner {self.name}: {self.steps} steps, {where}{part}>"
+
     @property
     def replay(self) -> bool:
         """Whether its method stores data of past tasks."""

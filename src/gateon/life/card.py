@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ..markup import block, table
 from ..storage.files import printable
 from .measuring import more_tasks
 from .task import Task
 
-__all__ = ["card"]
+__all__ = ["card", "tasks_html"]
 
 SHOWN = 12  # labels of a task
 USED_BY = {"model": "texts", "channels": "images"}  # settings that other kinds do not have
@@ -49,6 +50,28 @@ def card(about: Mapping[str, Any]) -> str:
     ]
     lines += ["```", "", "`history.jsonl` has what was learned when, from which file.", ""]
     return "\n".join(lines)
+
+
+def tasks_html(tasks: Sequence[Task], room: Mapping[str, float], place: str) -> str:
+    """What a model has learned, for a notebook.
+
+    Args:
+        tasks: in the order in which they were learned first.
+        room: left, by layer.
+        place: where the model is kept; empty if nowhere.
+    """
+    if not tasks:
+        return block("Living model", note="it has learned nothing yet")
+    titles = ("task", "labels", "rows", "learned", "accuracy then", "now", "task not told")
+    rows = [
+        [
+            *(task.name, str(len(task.labels)), f"{task.samples:,}", task.learned[:10]),
+            *(_percent(share) for share in (task.then, task.now, task.untold)),
+        ]
+        for task in tasks
+    ]
+    said = _room({"room": room}, list(tasks))
+    return block(f"Living model {place}".strip(), table(titles, rows), note=f"percent. {said}")
 
 
 def _room(about: Mapping[str, Any], tasks: list[Task]) -> str:

@@ -14,7 +14,7 @@ from ..runs.answers import Answers
 from ..runs.folder import checkpoints
 from ..runs.load import load_run
 from .asking import answers_for
-from .card import card
+from .card import card, tasks_html
 from .export import Format, export, known_task
 from .knowledge import Knowledge
 from .lesson import Lesson, begun, samples_of, teach, whose
@@ -63,6 +63,10 @@ class LivingModel:
         names = ", ".join(repr(task.name) for task in self.tasks)
         kept = f", {str(self._folder)!r}" if self._folder else ""
         return f"<LivingModel of {len(self.tasks)} tasks ({names}){kept}>"
+
+    def _repr_html_(self) -> str:
+        room = {} if self._knowledge is None else self._knowledge.network.room()
+        return tasks_html(self.tasks, room, "" if self._folder is None else str(self._folder))
 
     @property
     def tasks(self) -> list[Task]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -80,13 +82,21 @@ class Panel:
 
 @contextmanager
 def sheet(
-    panels: int, path: Path, *, across: int, width: float, height: float, stretch: bool = False
+    panels: int,
+    path: Path | None,
+    *,
+    across: int,
+    width: float,
+    height: float,
+    stretch: bool = False,
 ) -> Iterator[tuple[Any, list[Any], list[Path]]]:
     """A figure with `across` panels per row, written as PNG and SVG once it is drawn.
 
+    A notebook shows it, whatever backend is chosen there.
+
     Args:
         panels: how many.
-        path: without suffix.
+        path: without suffix; None to write nothing.
         across: panels per row.
         width: of a panel, in inches.
         height: likewise.
@@ -96,19 +106,29 @@ def sheet(
     from matplotlib.figure import Figure
 
     down = -(-panels // across)
-    written = [path.parent / f"{path.name}{suffix}" for suffix in SUFFIXES]
+    written = [] if path is None else [path.parent / f"{path.name}{end}" for end in SUFFIXES]
     with matplotlib.rc_context(STYLE):  # type: ignore[arg-type]  # its keys are a long Literal
-        figure = Figure(figsize=(width * across, height * down), layout="constrained")
+        figure: Any = Figure(figsize=(width * across, height * down), layout="constrained")
         grid = figure.add_gridspec(down, across)
         places = [grid[n // across, n % across] for n in range(panels)]
         if stretch:
             places[-1] = grid[down - 1, (panels - 1) % across :]
+        figure._repr_png_ = partial(_png, figure)
         yield figure, [figure.add_subplot(place) for place in places], written
         for file in written:
             kind = file.suffix.removeprefix(".")
             with whole_file(file) as temporary:
                 metadata = {"Date": None} if kind == "svg" else None
                 figure.savefig(temporary, format=kind, metadata=metadata)
+
+
+def _png(figure: Any) -> bytes:
+    import matplotlib
+
+    file = BytesIO()
+    with matplotlib.rc_context(STYLE):  # type: ignore[arg-type]
+        figure.savefig(file, format="png")
+    return file.getvalue()
 
 
 def curves(axis: Any, panel: Panel, colour: Mapping[str, str]) -> None:

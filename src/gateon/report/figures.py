@@ -24,7 +24,17 @@ from .drawing import (
     sheet,
 )
 
-__all__ = ["Panel", "bars", "compare_figure", "lines", "matrices", "ranked"]
+__all__ = [
+    "Panel",
+    "bars",
+    "compare_figure",
+    "comparison_drawn",
+    "lines",
+    "matrices",
+    "matrix_drawn",
+    "percents",
+    "ranked",
+]
 
 MARKS = ("o", "s", "^", "D")
 Place = tuple[float, float]  # a quantity and its spread over seeds
@@ -42,8 +52,15 @@ def compare_figure(records: Mapping[str, Sequence[Record]], path: Path) -> list[
     Returns:
         The files written, PNG and SVG.
     """
+    return comparison_drawn(records, path)[1]
+
+
+def comparison_drawn(
+    records: Mapping[str, Sequence[Record]], path: Path | None
+) -> tuple[Any, list[Path]]:
+    """The same as a figure, written only if there is a path."""
     colour, count = colours(records), len(records)
-    tables = {name: np.stack([_percent(one) for one in runs]) for name, runs in records.items()}
+    tables = {name: np.stack([percents(one) for one in runs]) for name, runs in records.items()}
     size: dict[str, Any] = {"across": min(4, count + 1), "width": 3.0, "height": 2.9}
     with sheet(count + 1, path, stretch=True, **size) as (figure, axes, written):
         for axis, (name, held) in zip(axes, tables.items(), strict=False):
@@ -59,10 +76,26 @@ def compare_figure(records: Mapping[str, Sequence[Record]], path: Path) -> list[
         curves(axes[-1], panel, colour)
         axes[-1].set_ylim(top=102)
         name_ends(axes[-1], panel, colour)
-    return written
+    return figure, written
 
 
-def _percent(record: Record) -> NDArray[Any]:
+def matrix_drawn(tables: Mapping[str, NDArray[Any]], of: str = "") -> Any:
+    """A figure of matrices in percent, side by side; means over their first dimension.
+
+    Args:
+        tables: by title.
+        of: what both axes count; by default tasks, as of accuracies.
+    """
+    size: dict[str, Any] = {"across": min(4, len(tables)), "width": 3.4, "height": 3.0}
+    with sheet(len(tables), None, **size) as (figure, axes, _):
+        for axis, (name, held) in zip(axes, tables.items(), strict=True):
+            image = _matrix(axis, held.mean(axis=0), name, (0, 100), "viridis", ".0f")
+            axis.set(xlabel=of or "tested on task", ylabel=of or "after learning task")
+        figure.colorbar(image, ax=axes, shrink=0.7, label="%" if of else "accuracy (%)")
+    return figure
+
+
+def percents(record: Record) -> NDArray[Any]:
     """The accuracy matrix, NaN where a task was not measured."""
     size = len(record.accuracy)
     values = np.full((size, size), np.nan)

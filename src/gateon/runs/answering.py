@@ -20,6 +20,7 @@ from ..storage.files import printable
 from ..streams.data.tokens import tokenised
 from .answers import Answers
 from .record import Record
+from .shown import record_html
 from .specification import Specification
 
 __all__ = ["LoadedRun"]
@@ -51,6 +52,9 @@ class LoadedRun:
     def __repr__(self) -> str:
         """Its name and how many tasks it has learned."""
         return f"LoadedRun({printable(self.record.name)!r}, tasks={len(self.tasks)})"
+
+    def _repr_html_(self) -> str:
+        return record_html(self.record)
 
     @torch.no_grad()
     def predict(self, x: Any, task: str | int | None = None) -> Answers:

@@ -5,13 +5,33 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
+from ..lazy import late
 from ..methods.registry import method_options
 from ..options.kinds import Within, flag
+from .record import Record
 from .specification import Specification
 
-__all__ = ["Seeds", "side_by_side"]
+__all__ = ["Comparison", "Seeds", "side_by_side"]
 
 Seeds = Annotated[int, Within(1, 10_000)]  # of one comparison
+
+
+class Comparison(dict[str, list[Record]]):
+    """The records of several methods, by method, one for each seed; a notebook shows the table."""
+
+    @property
+    def plot(self) -> Any:
+        """Its figures: matrix() and curves(); see `gateon.pages.plots`."""
+        return late("pages.plots:ComparisonPlots")(self)
+
+    def __repr__(self) -> str:
+        """Its methods, and how many seeds."""
+        return f"<Comparison of {', '.join(self)}: {max(map(len, self.values()), default=0)} seeds>"
+
+    def _repr_html_(self) -> str:
+        from .shown import comparison_html
+
+        return comparison_html(self)
 
 
 def side_by_side(

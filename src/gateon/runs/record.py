@@ -10,6 +10,7 @@ from typing import Any, Literal, get_type_hints
 
 import numpy as np
 
+from ..lazy import late
 from ..storage.checkpoint import whole_file
 from ..storage.files import content_of
 from ..tracing.trace import Trace
@@ -106,6 +107,26 @@ class Record:
         """What single units did over time, if the run was asked for it; see `gateon.trace`."""
         path = None if self._folder is None else self._folder / TRACE
         return Trace.load(path) if path is not None and path.exists() else None
+
+    @property
+    def plot(self) -> Any:
+        """Its figures: matrix(), curves(), availability(), gates(); see `gateon.pages.plots`."""
+        return late("pages.plots:RecordPlots")(self)
+
+    def __repr__(self) -> str:
+        """Its name, how many tasks, and what became of them."""
+        if not self.accuracy:
+            return f"<Record {self.name!r}: no task yet>"
+        found = self.summary
+        return (
+            f"<Record {self.name!r}: {len(self.accuracy)} tasks, continual accuracy "
+            f"{found['continual_accuracy']:.4f}, forgetting {found['forgetting_rate']:.4f}>"
+        )
+
+    def _repr_html_(self) -> str:
+        from .shown import record_html
+
+        return record_html(self)
 
     @property
     def is_old(self) -> bool:

@@ -81,7 +81,7 @@ def run(
         isolated: accuracies of networks that learned one task each, for the accuracy deviation.
         isolated_macro_f1: their macro-F1.
         specification: what to write into the record; by default stream, method and budget.
-        progress: receives reports.
+        progress: receives reports, such as `gateon.progress()`.
         save_every: seconds between checkpoints. By default 60, or more where they would cost more
             than 2 % of the time, and after every task where they cost less.
         keep: leave the last checkpoint beside the record when the run is finished.

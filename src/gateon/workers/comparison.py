@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..options.kinds import checked
-from ..runs.compare import Seeds, side_by_side
+from ..runs.compare import Comparison, Seeds, side_by_side
 from ..runs.progress import Progress
 from ..runs.record import Record
 from ..runs.specification import Specification
@@ -35,7 +35,7 @@ def compare(
     engine: Engine | None = None,
     progress: Callable[[], Progress | None] = lambda: None,
     board: Callable[[], Board] = NoBoard,
-) -> dict[str, list[Record]]:
+) -> Comparison:
     """Every method with every seed, each in a directory of its own below `out`.
 
     Args:
@@ -64,7 +64,7 @@ def compare(
     followed: dict[str, Any] = {"trace": trace, "trace_every": trace_every, "trackers": trackers}
     plan = Listed(pieces_of(runs, out, isolated=isolated, **followed))
     engine.carry_out(plan, out, progress=progress, board=board)
-    records: dict[str, list[Record]] = {}
+    records = Comparison()
     for name, one in runs.items():
         record = plan.results[name]
         if engine.store is not None:  # it was made where this machine does not see
