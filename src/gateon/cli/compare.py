@@ -106,7 +106,8 @@ def command(
         console = Console()
         for record in first.values():
             console.print(terminal.matrix(record, console.width), end="\n\n")
-        console.print(terminal.table(summarise(records), seeds))
+        printing.legend(console)
+        console.print(terminal.table(summarise(records), seeds, console.width))
         print(f"percent{f', mean ± standard deviation of {seeds} seeds' if seeds > 1 else ''}")
         print(f"table: {at.shown(folder / 'compare.md')}, figure: {at.shown(figures[0])}")
         print(f"page: {at.shown(page)}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import NoneType
@@ -20,6 +20,7 @@ except ImportError as missing:
 from ..options.declared import descriptions
 from ..storage.files import printable
 from ..storage.remote import is_url
+from .commands import EXAMPLES, GROUPS
 
 __all__ = [
     "JSON",
@@ -65,7 +66,8 @@ Directory = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")]
 STYLE = (tyro.conf.PositionalRequiredArgs, tyro.conf.FlagCreatePairsOff)
 ABOUT = (
     "Continual learning without replay: learn task after task, and keep what was learned.\n\n"
-    "Start with: gateon compare permuted-mnist --tasks 5 --methods n-gateon,finetune"
+    + "\n\n".join(f"{group}: {', '.join(names)}." for group, names in GROUPS.items())
+    + f"\n\nStart with: {EXAMPLES['compare'][0]}"
 )
 
 
@@ -86,7 +88,7 @@ def parse(words: list[str], commands: Mapping[str, Command]) -> None:
 
 def _parse(words: list[str], commands: Mapping[str, Command], *, tells: bool) -> None:
     tyro.extras.subcommand_cli_from_dict(
-        {name: _described(command) for name, command in commands.items()},
+        {name: _described(name, command) for name, command in commands.items()},
         prog="gateon",
         description=ABOUT,
         args=words,
@@ -141,8 +143,8 @@ def names_in(words: str) -> list[str]:
     return [name.strip() for name in words.split(",") if name.strip()]
 
 
-def _described(command: Command) -> Command:
-    """A command whose options are described in one paragraph, without defaults of None."""
+def _described(of: str, command: Command) -> Command:
+    """A command with examples, whose options are described in a paragraph without empty defaults."""
     about, signature = descriptions(command), inspect.signature(command, eval_str=True)
 
     def call(*args: Any, **named: Any) -> None:
@@ -156,8 +158,19 @@ def _described(command: Command) -> Command:
     ]
     vars(call)["__signature__"] = signature.replace(parameters=options)
     call.__annotations__ = {one.name: one.annotation for one in options}
-    call.__doc__ = command.__doc__
+    call.__doc__ = _with_examples(inspect.cleandoc(command.__doc__ or ""), EXAMPLES.get(of, ()))
     return call
+
+
+def _with_examples(text: str, examples: Sequence[str]) -> str:
+    """A docstring with examples after what it says, before its arguments.
+
+    >>> _with_examples("Run.\\n\\nArgs:\\n    x: one.", ["gateon run"]).splitlines()
+    ['Run.', '', 'For example: gateon run', '', 'Args:', '    x: one.']
+    """
+    about, args, rest = text.partition("\nArgs:\n")
+    shown = "".join(f"For example: {one}\n\n" for one in examples)
+    return f"{about.rstrip()}\n\n{shown.rstrip()}\n" + args + rest
 
 
 def _shown(about: str, default: Any) -> Any:
@@ -165,8 +178,9 @@ def _shown(about: str, default: Any) -> Any:
 
 
 def hint_of(default: Any) -> str | None:
-    """What help adds to a description: nothing for an empty default, the usual hint otherwise."""
-    return "" if default in (None, (), "") else None
+    """What help adds to a description: nothing where nothing is the default, the usual otherwise."""
+    empty = default is None or default is False or (hasattr(default, "__len__") and not default)
+    return "" if empty else None
 
 
 KINDS = ConstructorRegistry()

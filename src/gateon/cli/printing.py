@@ -27,6 +27,7 @@ __all__ = [
     "about_slow_bf16",
     "board",
     "forecast_of_new",
+    "legend",
     "page_of",
     "progress",
     "record",
@@ -73,11 +74,18 @@ def record(found: Record, method: str, folder: Path, as_json: bool, quiet: bool)
         return
     console = Console()
     console.print(terminal.matrix(found, console.width))
+    legend(console)
     console.print()
-    console.print(terminal.table(summarise({method: [found]}), 1))
+    console.print(terminal.table(summarise({method: [found]}), 1, console.width))
     print(printable(f"percent; record: {folder / 'record.json'}"))
     if page is not None:
         print(printable(f"page: {page}"))
+
+
+def legend(console: Console) -> None:
+    """Explain the colours of a matrix, where there are any."""
+    if console.color_system is not None and not console.no_color:
+        console.print(terminal.legend())
 
 
 def page_of(folder: Path, record: str = "record.json") -> Path | None:

@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Literal
 
 from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
+from ..report.fitting import fitted
 from ..search.asked import Aim, Search, methods_in
 from ..search.record import about_best, rows_of
 from ..search.search import search_settings
@@ -89,12 +88,8 @@ def command(
         print(json.dumps(content))
         return
     titles, cells = rows_of(content)
-    table = Table(box=None, padding=(0, 2, 0, 0))
-    for title in titles:
-        table.add_column(title, justify="right")
-    for row in cells:
-        table.add_row(*(Text(printable(cell)) for cell in row))
-    Console().print(table)
+    console = Console()
+    console.print(fitted(titles, cells, console.width))
     print("percent, on validation data")
     for line in about_best(content):
         print(printable(line))

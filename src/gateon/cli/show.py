@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
+from rich.console import Console, Group
 
 from ..life.measuring import more_tasks
 from ..life.model import about
 from ..life.task import Task
+from ..report.fitting import fitted
 from ..storage.files import printable
 from .parse import JSON, Directory
 
@@ -37,7 +36,7 @@ def command(directory: Directory, as_json: JSON = False) -> None:
         console.print(printable(words), markup=False, highlight=False, soft_wrap=True)
 
     line(f"{directory}: version {found['version']}, reads {found['kind']}")
-    console.print(_table(tasks))
+    console.print(_table(tasks, console.width))
     for task in tasks:
         line(f"labels of {task.name}: {_some(task.labels)}")
     line(f"room left by layer: {', '.join(f'{n} {s:.0%}' for n, s in found['room'].items())}")
@@ -53,19 +52,20 @@ def _some(labels: tuple[str, ...]) -> str:
     return ", ".join(labels[:SHOWN]) + more
 
 
-def _table(tasks: list[Task]) -> Table:
-    table = Table(box=None, padding=(0, 2, 0, 0))
-    table.add_column("task", overflow="fold")
-    for title in ("labels", "rows", "begun", "learned", "then", "now", "not told"):
-        table.add_column(title, justify="right")
-    for task in tasks:
-        measured = (task.then, task.now, task.untold)
-        table.add_row(
-            Text(printable(task.name)),
+def _table(tasks: list[Task], width: int) -> Group:
+    rows = [
+        [
+            task.name,
             str(len(task.labels)),
             f"{task.samples:,}",
             task.begun[:10],
             task.learned[:10],
-            *("-" if share is None else f"{100 * share:.1f}" for share in measured),
-        )
-    return table
+            *(
+                "-" if share is None else f"{100 * share:.1f}"
+                for share in (task.then, task.now, task.untold)
+            ),
+        ]
+        for task in tasks
+    ]
+    titles = ("task", "labels", "rows", "begun", "learned", "then", "now", "not told")
+    return fitted(titles, rows, width)

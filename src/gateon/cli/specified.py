@@ -17,6 +17,7 @@ import tyro
 from tyro.constructors import PrimitiveConstructorSpec
 
 from ..methods.registry import method_options
+from ..methods.section import method_defaults
 from ..options.declared import Option
 from ..options.kinds import flag, flag_off, item_of, members, read, words_of
 from ..runs import legacy
@@ -204,7 +205,10 @@ def _options_kind(start: Specification, methods: Sequence[str], *, named: bool) 
             if dotted == "method.name" and methods:
                 continue
             default = values.get(dotted, option.default)
-            kind = _parsed(dotted, option, default)
+            hint = hint_of(default)
+            if section == "method" and methods:
+                hint = _defaults(option, methods, start)
+            kind = _parsed(dotted, option, hint)
             shown.append((option.name, kind, field(default_factory=_always(default))))
         shown.sort(key=lambda one: len(one))  # what has no default goes first
         sections.append((section, make_dataclass(section, shown)))
@@ -215,12 +219,27 @@ def _options_kind(start: Specification, methods: Sequence[str], *, named: bool) 
     return make_dataclass("Options", [*sections, ("seed", seed, start.seed)])
 
 
-def _parsed(name: str, option: Option, default: Any) -> Any:
+def _defaults(option: Option, methods: Sequence[str], start: Specification) -> str:
+    """What help says of an option of several methods: the default of each that has it."""
+    values = {
+        name: defaults[option.name]
+        for name in methods
+        if option.name
+        in (defaults := method_defaults(name, start.method.preset, start.network.kind))
+    }
+    if all(hint_of(value) == "" for value in values.values()):
+        return ""
+    words = {name: " ".join(words_of(value, option.kind)) for name, value in values.items()}
+    told = set(words.values())
+    return f"(default: {told.pop() if len(told) == 1 else ', '.join(map(' '.join, words.items()))})"
+
+
+def _parsed(name: str, option: Option, hint: str | None) -> Any:
     """An annotation by which tyro shows and reads an option."""
     told = tyro.conf.arg(
         help=option.about,
         aliases=_spellings(name)[1:] or None,
-        help_behavior_hint=hint_of(default),
+        help_behavior_hint=hint,
     )
     kinds = [kind for kind in members(option.kind) if kind is not NoneType]
     if option.kind is bool or (len(kinds) == 1 and get_origin(option.kind) is Literal):

@@ -10,11 +10,11 @@ import numpy as np
 from matplotlib.colors import to_hex
 
 from ..markup import some
-from ..runs.record import Record
 from ..report.colours import PALETTE
 from ..report.drawing import Panel, curves, legend, name_ends, sheet
-from .gates import gates_of_run, overlap
 from ..report.figures import comparison_drawn, matrix_drawn, percents
+from ..runs.record import Record
+from .gates import gates_of_run, overlap
 
 __all__ = ["ComparisonPlots", "RecordPlots"]
 

@@ -8,17 +8,20 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from itertools import accumulate
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
-from rich.table import Table
 from rich.text import Text
 
+from ..markup import some
 from ..runs.record import Record
 from ..storage.files import printable
+from .fitting import fitted
 from .table import COLUMNS, percent
 
-__all__ = ["Lines", "Live", "matrix", "progress_for", "table"]
+__all__ = ["Lines", "Live", "inferred", "legend", "matrix", "progress_for", "table"]
+
+STEPS = (0.0, 0.01, 0.05, 0.2, 0.5)  # of forgetting: those of the legend; the last is the darkest
 
 
 class Lines:
@@ -155,11 +158,13 @@ def progress_for(console: Console) -> Lines | Live:
 
 
 def matrix(record: Record, width: int = 80) -> Text:
-    """The accuracy matrix in colours: one row per task learned, one column per task tested.
+    """The accuracy matrix: one row per task learned, one column per task tested.
+
+    A cell is coloured by what was forgotten of its task since that was learned.
 
     Args:
         record: The record of a run.
-        width: The number of columns; if not all tasks fit, some are left out evenly.
+        width: The number of columns; if not all tasks fit, some are left out evenly, and it says so.
 
     >>> print(matrix(Record("demo", {}, {}, accuracy=[[1.0], [0.5, 0.99]])).plain)
     demo
@@ -167,51 +172,60 @@ def matrix(record: Record, width: int = 80) -> Text:
           1 100
           2  50  99
     """
-    tasks = _some(len(record.accuracy), (width - 8) // 4)
+    tasks = some(len(record.accuracy), (width - 8) // 4)
     text = Text(f"{printable(record.name)}\n", style="bold")
     text.append("  after " + " ".join(f"{j + 1:3}" for j in tasks), style="default not bold")
     for k in tasks:
         text.append(f"\n  {k + 1:5}", style="default not bold")
         for j in tasks[: tasks.index(k) + 1]:
-            value = record.accuracy[k][j]
+            value, learned = record.accuracy[k][j], record.accuracy[j][j]
             text.append(" ")
             cell = "  ." if value is None else f"{100 * value:3.0f}"
-            text.append(cell, style="dim" if value is None else _colour(value))
+            lost = None if value is None or learned is None or j == k else learned - value
+            text.append(cell, style=_plain(value) if lost is None else _colour(lost))
+    if len(tasks) < len(record.accuracy):
+        note = f"\n  {len(tasks)} of {len(record.accuracy)} tasks; report.html shows all"
+        text.append(note, style="dim not bold")
     return text
 
 
-def _some(count: int, most: int) -> list[int]:
-    """At most `most` of the numbers below `count`, evenly spread, including the first and last.
-
-    >>> _some(3, 5), _some(100, 5)
-    ([0, 1, 2], [0, 25, 50, 74, 99])
-    """
-    if count <= most or most < 2:
-        return list(range(count))
-    return [round(n * (count - 1) / (most - 1)) for n in range(most)]
+def legend() -> Text:
+    """What the colours of the matrix mean, in these colours."""
+    text = Text("  points lost since a task was learned: ", style="dim")
+    for lost in STEPS:
+        text.append(f" {100 * lost:.0f} ", style=_colour(lost))
+    return text
 
 
-def table(summary: Mapping[str, Mapping[str, tuple[float, float]]], seeds: int) -> Table:
-    """A summary of several methods as a table within 80 columns.
+def table(
+    summary: Mapping[str, Mapping[str, tuple[float, float]]], seeds: int, width: int = 80
+) -> RenderableType:
+    """A summary of several methods as a table; columns that do not fit beside go below.
 
     Args:
         summary: What `summarise` returned.
         seeds: The number of seeds.
+        width: The number of columns of the terminal.
     """
     names = [name for name in COLUMNS if any(name in row for row in summary.values())]
-    if seeds > 1 and len(names) == len(COLUMNS):  # no room for all of them with their spread
-        names.remove("immediate_accuracy")
-    shown = Table("method", box=None, padding=(0, 1 if seeds > 1 else 2, 0, 0))
-    for title in (*(COLUMNS[name] for name in names), "seconds"):
-        shown.add_column(title, justify="right")
-    for method, row in summary.items():
-        cells = [percent(row.get(name), seeds).replace(" ± ", "±") for name in names]
-        shown.add_row(Text(printable(method)), *cells, f"{row['seconds'][0]:.0f}")
-    return shown
+    rows = [
+        [
+            method,
+            *(percent(row.get(name), seeds).replace(" ± ", "±") for name in names),
+            f"{row['seconds'][0]:.0f}",
+        ]
+        for method, row in summary.items()
+    ]
+    return fitted(["method", *(COLUMNS[name] for name in names), "seconds"], rows, width)
 
 
-def _colour(value: float) -> str:
-    """A background from dark red at 0 through yellow to green at 1."""
-    share = max(0.0, min(1.0, value)) ** 2
-    red, green = (200, int(330 * share)) if share < 0.5 else (int(400 * (1 - share)), 165)
-    return f"bold white on rgb({min(red, 255)},{min(green, 255)},40)"
+def _plain(value: float | None) -> str:
+    """The style of a cell where nothing was forgotten yet, or nothing measured."""
+    return "dim" if value is None else "bold"
+
+
+def _colour(lost: float) -> str:
+    """A background from green, where nothing was forgotten, through yellow to dark red."""
+    share = max(0.0, min(1.0, lost / STEPS[-1]))
+    red, green = (int(400 * share), 150) if share < 0.5 else (200, int(300 * (1 - share)))
+    return f"bold white on rgb({min(red, 200)},{green},40)"
