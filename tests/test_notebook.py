@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 from html.parser import HTMLParser
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -235,7 +236,7 @@ def test_progress_in_a_notebook_is_one_bar_that_moves(monkeypatch):
     assert [re.search(r'value="(\d+)" max="8"', one)[1] for one in shown] == list("0222888")
 
 
-def test_a_notebook_runs_and_shows_all_of_it(tmp_path):
+def test_a_notebook_runs_and_shows_all_of_it(tmp_path, monkeypatch):
     """With a real kernel; whoever opens the notebook afterwards finds tables, a figure and the bar."""
     nbformat, nbclient = pytest.importorskip("nbformat"), pytest.importorskip("nbclient")
     pytest.importorskip("ipykernel")
@@ -251,6 +252,7 @@ def test_a_notebook_runs_and_shows_all_of_it(tmp_path):
         "gateon.gates_of(learner.model)",
     ]
     book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
+    monkeypatch.setenv("PYTHONPATH", str(Path(gateon.__file__).parents[1]))
     place = {"metadata": {"path": str(tmp_path)}}
     nbclient.NotebookClient(book, timeout=100, kernel_name="python3", resources=place).execute()
     bar, record, figure, gates = (cell["outputs"][-1]["data"] for cell in book.cells[1:])

@@ -79,7 +79,7 @@ class RecordPlots:
             for axis, panel in zip(axes, panels, strict=True):
                 curves(axis, panel, colour)
                 axis.set_ylim(0, 102)
-            legend(figure, axes[0])
+            legend(figure, axes)
         return figure
 
     def gates(self) -> Any:
