@@ -3,6 +3,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+import gateon
+from gateon.anatomy.examples import example_line
 from gateon.anatomy.wiring import trace
 
 
@@ -239,3 +241,68 @@ def test_halves_of_a_known_size_are_seen_where_the_model_is_run():
 
     assert trace(Cuts(), torch.ones(2, 5)).calls[-1].name == "halves"
     assert trace(Cuts()).calls[-1].name == "split", "symbolically the last dimension is not known"
+
+
+class WithGraph(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a = nn.Embedding(9, 4)
+
+    def forward(self, nodes, edge_index, weights, scale=1.0):
+        return self.a(nodes) if nodes.sum() > 0 else weights
+
+
+class Images(nn.Module):
+    def __init__(self, first):
+        super().__init__()
+        self.first, self.norm = first, nn.Identity()
+
+    def forward(self, x):
+        return self.first(x) if x.sum() >= 0 else x
+
+
+@pytest.mark.parametrize(
+    ("model", "example"),
+    [
+        (Decides(), "torch.zeros(2, 5)"),
+        (Images(nn.Conv2d(3, 4, 3)), "torch.zeros(2, 3, 32, 32)"),
+        (Images(nn.LSTM(6, 4)), "torch.zeros(2, 8, 6)"),
+        (Images(nn.ReLU()), "x"),
+        (
+            WithGraph(),
+            "(torch.ones(2, 8, dtype=torch.long), torch.tensor([[0, 1], [1, 0]]), weights)",
+        ),
+    ],
+)
+def test_an_example_is_asked_for_with_the_line_to_write(model, example):
+    with pytest.raises(ValueError, match="pass example=") as caught:
+        trace(model)
+    assert f"as in gateon.attach(model, example={example}), or name" in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", ["vit", "t5"])
+def test_the_line_works_for_models_of_transformers(kind):
+    transformers = pytest.importorskip("transformers")
+    if kind == "vit":
+        config = transformers.ViTConfig(
+            hidden_size=16,
+            num_hidden_layers=1,
+            num_attention_heads=2,
+            intermediate_size=24,
+            image_size=8,
+            patch_size=4,
+        )
+        model = transformers.ViTForImageClassification(config)
+    else:
+        sizes = {"d_model": 16, "d_kv": 8, "d_ff": 24, "num_layers": 1, "num_heads": 2}
+        model = transformers.T5ForConditionalGeneration(
+            transformers.T5Config(vocab_size=40, **sizes, decoder_start_token_id=0)
+        )
+    gates = eval(example_line(model), {"gateon": gateon, "torch": torch, "model": model})
+    assert gates.gates
+
+
+def test_lines_that_are_guessed_from_layers_work_too():
+    model = Images(nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Conv2d(4, 2, 3)))
+    gates = eval(example_line(model), {"gateon": gateon, "torch": torch, "model": model})
+    assert list(gates.gates) == ["first.0"]

@@ -13,6 +13,7 @@ from torch import Tensor, fx, nn
 from torch.overrides import TorchFunctionMode
 
 from .composite import is_composite
+from .examples import example_line
 
 __all__ = ["Call", "Wiring", "evaluating", "is_leaf", "outputs_on", "trace"]
 
@@ -77,11 +78,12 @@ def trace(model: nn.Module, example: Any = None) -> Wiring:
             reason = failure
         try:  # models of transformers come with an example input, which does not always fit
             return _trace_by_running(model, model.dummy_inputs)
-        except Exception:
+        except Exception as failure:
+            reason = failure if hasattr(model, "dummy_inputs") else reason
             why = str(reason).splitlines()[0] if str(reason) else type(reason).__name__
             raise ValueError(
-                f"{type(model).__name__} cannot be traced without data ({why}): "
-                "pass example=, one batch of its input, or name the sites as a mapping."
+                f"{type(model).__name__} cannot be traced without data ({why}): pass example=, one "
+                f"batch of its input, as in {example_line(model)}, or name the sites as a mapping."
             ) from reason
     return _trace_by_running(model, example)
 
