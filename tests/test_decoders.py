@@ -218,16 +218,38 @@ def test_a_product_that_something_else_reads_too_is_gated_factor_by_factor():
     assert {n: found[n][2] for n in ("a", "b")} == {"a": ("a",), "b": ("b",)}
     wider = layers | {"b": nn.Linear(4, 1)}
     found = product(lambda s, x: s.out(s.a(x) * s.b(x)), **wider)
-    assert found["a"][2] == ("a",), "one unit that scales all others is not one of theirs"
+    assert found["a"] == apart["a"], "one unit that scales all others is not one of theirs"
+    found = product(lambda s, x: s.out(s.a(x) * (h := s.b(x))) + s.more(h), **two)
+    assert {n: found[n] for n in ("a", "b")} == apart, "a factor that is read elsewhere is not cut"
 
 
-def test_halves_that_are_used_elsewhere_too_are_no_products():
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda s, gate, up: s.out(F.silu(gate) * up + gate),
+        lambda s, gate, up: s.out(F.silu(gate) * s.shift),
+        lambda s, gate, up: s.out(F.silu(gate) * s.act(s.more(up))),
+        lambda s, gate, up: s.out(F.silu(gate) * up.flip(-1)),
+    ],
+)
+def test_halves_that_are_used_otherwise_are_no_products(use):
     def forward(s, x):
-        gate, up = s.a(x).chunk(2, -1)
-        return s.out(F.silu(gate) * up + gate)
+        return use(s, *s.a(x).chunk(2, -1))
 
-    model = Net(forward, a=nn.Linear(4, 12), out=nn.Linear(6, 2))
-    site = gateon.attach(model).sites["a"]
+    layers = {"a": nn.Linear(4, 12), "more": nn.Linear(6, 6), "act": nn.Tanh()}
+    model = Net(forward, **layers, out=nn.Linear(6, 2))
+    model.shift = nn.Parameter(torch.ones(6))
+    site = gateon.attach(model, example=torch.ones(3, 4)).sites["a"]
+    assert (site.units, site.place, site.narrows) == (12, "a", False)
+
+
+def test_a_half_that_another_layer_multiplies_is_no_product_of_halves():
+    def forward(s, x):
+        gate, _ = s.a(x).chunk(2, -1)
+        return s.out(F.silu(gate) * s.b(x))
+
+    model = Net(forward, a=nn.Linear(4, 12), b=nn.Linear(4, 6), out=nn.Linear(6, 2))
+    site = gateon.attach(model, example=torch.ones(3, 4)).sites["a"]
     assert (site.units, site.place, site.narrows) == (12, "a", False)
 
 
