@@ -353,3 +353,42 @@ def test_gemmas_norms_multiply_by_one_more_than_their_weight():
     x = torch.randn(5, 4)
     gateon.attach(model, density=0.5)
     torch.testing.assert_close(gateon.compact(model, 0, fold=True)(x), model(x))
+
+
+class Twice(nn.Sequential):
+    def __init__(self, inputs, units):
+        layers = []
+        for n in (inputs, units):
+            layers += [nn.Conv2d(n, units, 3, padding=1), nn.BatchNorm2d(units), nn.ReLU()]
+        super().__init__(*layers)
+
+
+class UNet(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.down, self.bottom, self.up = Twice(1, 6), Twice(6, 8), Twice(14, 6)
+        self.out = nn.Conv2d(6, 2, 1)
+
+    def forward(self, x):
+        skipped = self.down(x)
+        bottom = self.bottom(nn.functional.max_pool2d(skipped, 2))
+        back = nn.functional.interpolate(bottom, scale_factor=2)
+        return self.out(self.up(torch.cat([skipped, back], 1)))
+
+
+def test_a_unet_is_narrowed_once_its_norms_belong_to_contexts():
+    torch.manual_seed(0)
+    model, x = UNet().double(), torch.randn(4, 1, 8, 8, dtype=torch.float64)
+    model(x)
+    plain = gateon.attach(model, density=0.5)
+    assert not any(site.narrows for site in plain.sites.values())
+    context_norms(plain.detach())
+    gates = gateon.attach(model, contexts=2, density=0.5)
+    # all but what is joined with something else
+    narrowed = {name for name, site in gates.sites.items() if site.narrows}
+    assert narrowed == {"down.0", "bottom.0", "up.0", "up.3"}
+    gates.switch(1)
+    small = gateon.compact(model, 1)
+    torch.testing.assert_close(small(x), model(x))
+    sizes = [sum(p.numel() for p in m.parameters()) for m in (small, model)]
+    assert sizes[0] < 0.6 * sizes[1]
