@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from gateon.cli.reproduce import _show_table
 from gateon.pages.kinds import facts
 from gateon.pages.page import page
 from gateon.reproduce import load, read
@@ -23,6 +24,20 @@ def test_ours_and_the_printed_numbers_are_there(tmp_path):
     assert [m["best"] for m in table["measures"]] == ["max", "min"]
     heads = [one["head"] for one in table["findings"]]
     assert heads == ["1 of 1", "+1.0 points", "2 seeds"]
+
+
+def test_reproduce_leaves_the_page_beside_the_table(tmp_path, capsys):
+    (reproduced(tmp_path) / "table.md").write_text("# A table\n")
+    _show_table(tmp_path)
+    assert capsys.readouterr().out.endswith(f"page: {tmp_path / 'report.html'}\n")
+    assert (tmp_path / "report.html").read_text().startswith("<!doctype html>")
+
+
+def test_a_page_that_cannot_be_made_costs_no_result(tmp_path, capsys):
+    (reproduced(tmp_path, streams=None) / "table.md").write_text("# A table\n")
+    _show_table(tmp_path)
+    said = capsys.readouterr()
+    assert "No page was made: " in said.err and "page:" not in said.out
 
 
 def test_a_directory_of_tables_is_one_page(tmp_path):

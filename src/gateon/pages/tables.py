@@ -63,9 +63,9 @@ def _facts(content: Mapping[str, Any]) -> Facts:
         "about": f"Scale {content['scale']}, {count(len(entries), 'place')} measured, beside the "
         f"numbers of {printed}.",
         "scale": content["scale"],
-        "rows": content["rows"],
-        "columns": content["columns"],
-        "streams": content["streams"],
+        "rows": list(content["rows"]),
+        "columns": list(content["columns"]),
+        "streams": list(content["streams"]),
         "printed": printed,
         "paper": paper,
         "measures": [_measure(name) for name in shown],
@@ -76,7 +76,7 @@ def _facts(content: Mapping[str, Any]) -> Facts:
             for e in entries
             if e["failed"]
         ],
-        "differences": content["differences"],
+        "differences": list(content["differences"]),
         "note": OLD_NOTE.removeprefix("* ") if has_old(content) else None,
         "command": content.get("command"),
         "environment": content.get("environment", {}),
