@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from .contextual import Contextual
+from .shards import full
 
 __all__ = ["ByRow", "Rows", "all_rows", "fetch_rows", "keep_rows", "replace_data"]
 
@@ -145,7 +146,7 @@ class ByRow(Contextual):
     def rows_of(self, name: str) -> Tensor:
         """All rows of a tensor, (contexts, units), wherever they are."""
         at_work: Tensor = getattr(self, name)
-        return self.kept[name].table(at_work) if name in self.kept else at_work.detach()
+        return self.kept[name].table(at_work) if name in self.kept else full(at_work.detach())
 
     def at_work(self, context: int | Tensor) -> int | Tensor:
         """Which row of its tensors is that of a context; it is put to work if it is elsewhere."""

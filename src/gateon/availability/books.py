@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from ..anatomy.adapters import has_adapters
 from ..anatomy.composite import own_parameters
 from ..anatomy.kinds import is_layer, outputs_per_unit, spread, spread_columns
+from ..anatomy.shards import full, is_sharded, piece
 from ..anatomy.sites import Site, matching
 from ..gating.gates import Gates
 from ..gating.hooks import watch_first_pass
@@ -185,6 +186,11 @@ class Books:
             if ledger.observer is not None:
                 ledger.observer.remove()
 
+    def is_of_whole_parameters(self) -> bool:
+        """Whether `fully_shard` has replaced the parameters since."""
+        now = set(self.gates.model.parameters())
+        return any(map(is_sharded, now)) and not self.owners.keys() <= now
+
     def is_plastic(self, parameter: nn.Parameter) -> bool:
         """Whether the updates of a parameter are not scaled at all."""
         owners = self.owners.get(parameter, ())
@@ -216,7 +222,8 @@ class Books:
             is_open = (gate.gain(torch.tensor(contexts)).detach() > 0).any(0)
             self._open[site] = None if bool(is_open.all()) else is_open.to(parameter.dtype)
         mask = self._open[site]
-        return None if mask is None else shaped(mask)
+        part = None if mask is None else shaped(mask)
+        return None if part is None else piece(part, parameter)
 
     def forget_open(self) -> None:
         """Ask again which units are open: gates may have been loaded."""
@@ -233,7 +240,7 @@ class Books:
             found = weight_by_unit(self.gates.model, ledger)
             if found is not None:
                 parameter, axis = found
-                of_layers.append(ledger.running[parameter].movedim(axis, 0).flatten(1))
+                of_layers.append(full(ledger.running[parameter]).movedim(axis, 0).flatten(1))
         if not of_layers:
             return None
         # The units of a stage are made by several layers; elsewhere the first one counts.

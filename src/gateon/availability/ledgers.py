@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from ..anatomy.kinds import spread, spread_columns
+from ..anatomy.shards import local, piece
 from ..anatomy.sites import Site
 from ..gating.units import at_least_float32
 from . import relevance
@@ -63,7 +64,9 @@ class UnitLedger:
         self.observer: Observer | None = None
         # How one value per unit is shaped to multiply each parameter.
         self.owned: dict[nn.Parameter, Callable[[Tensor], Tensor | None]] = {}
-        self.makers: list[nn.Parameter] = []  # those that make the units
+        self.makers: dict[
+            nn.Parameter, tuple[nn.Module, str]
+        ] = {}  # those that make the units, and where they are
         self._views: dict[nn.Parameter, Tensor] = {}
         self._mu: Tensor | None = None
         self._moved_by: tuple[Tensor, float] | None = (
@@ -87,7 +90,7 @@ class UnitLedger:
             return False
         self.owned[parameter] = shaped
         if not columns:
-            self.makers.append(parameter)
+            self.makers[parameter] = module, name
         return True
 
     def scale_of(self, parameter: nn.Parameter) -> Tensor:
@@ -96,8 +99,8 @@ class UnitLedger:
             shaped = self.owned[parameter](self.applied)
             assert shaped is not None
             if shaped.data_ptr() != self.applied.data_ptr():  # a copy, which would go stale
-                return shaped
-            self._views[parameter] = shaped
+                return piece(shaped, parameter)
+            self._views[parameter] = piece(shaped, parameter)
         return self._views[parameter]
 
     def is_plastic(self, parameter: nn.Parameter) -> bool:
@@ -201,15 +204,15 @@ class ParameterLedger:
         self.plastic[parameter] = True
 
     def scale_of(self, parameter: nn.Parameter) -> Tensor:
-        """What scales the parameter's update."""
-        return self.applied[parameter]
+        """What scales the update of the parameter, or of the piece this process holds of it."""
+        return local(self.applied[parameter])
 
     def is_plastic(self, parameter: nn.Parameter) -> bool:
         """Whether the updates of the parameter are not scaled at all."""
         return self.plastic[parameter]
 
     def measure(self) -> Tensor | None:
-        """The sum of mu over the layer; None if it has no gradient."""
+        """The sum of mu over the layer, as far as this process holds it; None without gradients."""
         self._mu.clear()
         self._per_mean = None
         moved = [p for p in self.names if p.grad is not None]
@@ -217,7 +220,7 @@ class ParameterLedger:
             return None
         parts = []
         for p in moved:
-            for g, theta in blocks(_dense(p), p):
+            for g, theta in blocks(_dense(p), local(p)):
                 mu = self.mu_of(g, theta)
                 parts.append(mu.sum())
                 if p.numel() <= BLOCK:  # kept for `advance`; larger ones are cheaper to recompute
@@ -236,9 +239,9 @@ class ParameterLedger:
         ]
         for p in moved:
             if p in self._mu:
-                self.rule(self.running[p], self._mu[p], per_mean)
+                self.rule(local(self.running[p]), self._mu[p], per_mean)
                 continue
-            for A, theta, gradient in blocks(self.running[p], p, _dense(p)):
+            for A, theta, gradient in blocks(local(self.running[p]), local(p), _dense(p)):
                 self.rule(A, self.mu_of(gradient, theta), per_mean)
         self._mu.clear()
         return True
@@ -277,7 +280,7 @@ class ParameterLedger:
     def mark_plastic(self) -> None:
         """Note for each parameter whether its updates are scaled at all."""
         for parameter, A in self.applied.items():
-            self.plastic[parameter] = bool((A == 1).all())
+            self.plastic[parameter] = bool((local(A) == 1).all())
 
     def entries(self) -> Iterator[tuple[str, Tensor, Tensor]]:
         """Each parameter as (name, running, applied)."""
@@ -293,7 +296,7 @@ class ParameterLedger:
 
 def _dense(parameter: nn.Parameter) -> Tensor:
     assert parameter.grad is not None
-    return parameter.grad.to_dense() if parameter.grad.is_sparse else parameter.grad
+    return local(parameter.grad.to_dense() if parameter.grad.is_sparse else parameter.grad)
 
 
 def blocks(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:

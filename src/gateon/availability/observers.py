@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Literal, get_args
 
@@ -13,6 +13,7 @@ from torch.utils.hooks import unserializable_hook
 
 from ..anatomy.adapters import is_adapted
 from ..anatomy.kinds import has_computed_weight, input_weights, unit_dim
+from ..anatomy.shards import is_sharded
 from ..anatomy.sites import Site
 from ..gating.gate import Gate, Measure
 from ..gating.gates import Gates
@@ -20,8 +21,18 @@ from ..gating.units import at_least_float32
 from . import relevance
 from .firing_rate import FiringRate, activity_and_count, firing_rate_of
 
-__all__ = ["MEASURES", "MeanActivity", "Observer", "Relevance", "Tapped", "Through", "observer"]
+__all__ = [
+    "MEASURES",
+    "Makers",
+    "MeanActivity",
+    "Observer",
+    "Relevance",
+    "Tapped",
+    "Through",
+    "observer",
+]
 
+Makers = Mapping[nn.Parameter, tuple[nn.Module, str]]  # with the module and the name there
 Relevance = Literal["gradient", "activity", "firing-rate", "next-layer", "next-layer-gated"]
 MEASURES = get_args(Relevance)
 
@@ -30,7 +41,7 @@ def observer(
     gates: Gates,
     site: Site,
     measure: Relevance | FiringRate | Callable[[Tensor, Tensor], Tensor],
-    owned: Iterable[nn.Parameter],
+    makers: Makers,
 ) -> Observer:
     """Start observing the relevance of one site.
 
@@ -40,18 +51,19 @@ def observer(
         measure: "gradient" (eq. n-mu), "activity" (eq. bio-relevance), "firing-rate" or a
             `FiringRate`, "next-layer" (eq. causallocal) or "next-layer-gated"; or a function of
             gradient and activity, see `gateon.obstruct`.
-        owned: The parameters that make the units, whose gradients are as recent as the
+        makers: The parameters that make the units, whose gradients are as recent as the
             observation.
     """
+    makers = _with_gate(gates, site, makers)
     if firing_rate_of(measure) is not None:
-        return MeanActivity(gates.taps[site.name], _tap(site.units + 1, list(owned)))
+        return MeanActivity(gates.taps[site.name], _tap(site.units + 1, makers))
     if callable(measure):
-        return Tapped(gates.taps[site.name], measure, [], _tap(site.units, list(owned)))
+        return Tapped(gates.taps[site.name], measure, [], _tap(site.units, makers))
     assert not isinstance(measure, FiringRate)
     readers = [gates.model.get_submodule(name) for name in site.readers]
     if measure.startswith("next-layer"):
         _check_readers(site, readers, measure)
-    tap = _tap(site.units, list(owned))
+    tap = _tap(site.units, makers)
     if measure == "next-layer-gated":
         return Through(gates, site, tap)
     return Tapped(
@@ -242,21 +254,47 @@ class _Deposit(torch.autograd.Function):
 Observer = Tapped | MeanActivity | Through
 
 
-def _tap(size: int, owned: list[nn.Parameter]) -> Tensor:
+def _tap(size: int, makers: Makers) -> Tensor:
     """A leaf whose gradient is the sum of mu over the samples of the batch or its micro-batches."""
+    like = next(iter(makers))
     tap = torch.zeros(
-        size, device=owned[0].device, dtype=at_least_float32(owned[0].dtype), requires_grad=True
+        size, device=like.device, dtype=at_least_float32(like.dtype), requires_grad=True
     )
 
     def forget_stale(_: Tensor) -> None:
         # A skipped step leaves an observation behind, but the user zeroes its gradients. The layers
         # that make the units get their gradients after this hook runs, so if they are empty here, a
         # new batch begins.
-        if tap.grad is not None and all(p.grad is None or not p.grad.any() for p in owned):
+        if tap.grad is not None and not any(
+            _has_gradient(p, *place) for p, place in makers.items()
+        ):
             tap.grad = None
 
     tap.register_hook(unserializable_hook(forget_stale))
     return tap
+
+
+def _with_gate(gates: Gates, site: Site, makers: Makers) -> Makers:
+    """The parameters that make the units and, where they are sharded, the weight of their gate.
+
+    Before gradients are reduced, a gradient is that of the whole parameter, which is in place of
+    its pieces only near its own backward pass: that of the gate is near.
+    """
+    gate = gates.gates.get(site.name)
+    if gate is None or gate.weight is None or not is_sharded(gate.weight):
+        return makers
+    return {**makers, gate.weight: (gate, "weight")}
+
+
+def _has_gradient(parameter: nn.Parameter, module: nn.Module, name: str) -> bool:
+    """Whether a parameter has a gradient that was not zeroed since.
+
+    Of a sharded one the piece held here may be zero by itself, and before gradients are reduced
+    they are those of the whole one in its place.
+    """
+    if is_sharded(parameter):
+        return any(p.grad is not None for p in (parameter, module.get_parameter(name)))
+    return parameter.grad is not None and bool(parameter.grad.any())
 
 
 def _slope(activation: nn.Module, x: Tensor) -> Tensor:

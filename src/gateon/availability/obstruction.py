@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from ..anatomy.shards import full, local, over_pieces, piece
 from ..anatomy.sites import Site
 from ..gating.gates import Gates
 from ..gating.growth import grow_memory, pad_gradient
@@ -105,7 +106,7 @@ class Obstruction:
         """By site: the share of availabilities below the threshold, and their mean (room left)."""
         parts: dict[str, list[Tensor]] = {}
         for ledger in self.ledgers():
-            flat = [A.flatten() for _, A, _ in ledger.entries()]
+            flat = [full(A).flatten() for _, A, _ in ledger.entries()]
             parts.setdefault(ledger.site.name, []).extend(flat)
         joined = {name: torch.cat(tensors) for name, tensors in parts.items()}
         return {
@@ -131,6 +132,8 @@ class Obstruction:
     def follow(self, optimizer: Optimizer | Sequence[Optimizer]) -> None:
         """Scale the updates of this optimizer instead of the previous one; A stays as it is."""
         optimizers = checked_optimizers(optimizer, self.gates)
+        if self._books.is_of_whole_parameters():
+            self._start_anew()
         decays = any(group.get("weight_decay") for one in optimizers for group in one.param_groups)
         require(
             not (self._exact_only and decays),
@@ -146,6 +149,15 @@ class Obstruction:
             self._hooks.append(one.register_step_pre_hook(self._before_step))
             self._hooks.append(one.register_step_post_hook(self._after_step))
 
+    def _start_anew(self) -> None:
+        """Keep books of other parameters of the same names: the model was sharded since."""
+        state = self.state_dict()
+        self._books.stop_observing()
+        self._books = Books(self.gates, self.rules)
+        self._books.observe()
+        self._before.clear()
+        self.load_state_dict(state)
+
     def keep_exact(self) -> None:
         """Refuse optimizers with weight decay from now on: these are the A of a sub-network."""
         self._exact_only = True
@@ -160,7 +172,10 @@ class Obstruction:
     # State.
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Running and applied A, steps in total and since the last switch, context, firing rates."""
+        """Running and applied A, steps in total and since the last switch, context, firing rates.
+
+        Of a sharded model it is the whole state, for which all processes ask at the same time.
+        """
         advances = torch.tensor([count for ledger in self.ledgers() for count in ledger.advances])
         state = {
             "steps": torch.tensor(self.steps),
@@ -169,7 +184,8 @@ class Obstruction:
         }
         for ledger in self.ledgers():
             for name, running, applied in ledger.entries():
-                state |= {f"{name}:running": running.clone(), f"{name}:applied": applied.clone()}
+                whole = full(running).clone(), full(applied).clone()
+                state |= {f"{name}:running": whole[0], f"{name}:applied": whole[1]}
         return state | {f"{name}:rates": rates.clone() for name, rates in self._rates().items()}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
@@ -190,8 +206,8 @@ class Obstruction:
         advances = iter(state["advances"].tolist())
         for ledger in self.ledgers():
             for name, running, applied in ledger.entries():
-                running.copy_(state[f"{name}:running"])
-                applied.copy_(state[f"{name}:applied"])
+                for now, kept in ((running, "running"), (applied, "applied")):
+                    local(now).copy_(piece(state[f"{name}:{kept}"], now))
             ledger.mark_plastic()
             ledger.advances = [next(advances) for _ in ledger.advances]
         for name, rates in self._rates().items():
@@ -259,7 +275,7 @@ class Obstruction:
         if self.rules.scale == "gradient":
             for parameter, A in self._scales.items():
                 assert parameter.grad is not None
-                parameter.grad.mul_(A)
+                local(parameter.grad).mul_(A)
             self._scales.clear()
         for parameter in (*self._scales, *self._rows):
             self._remember(parameter)
@@ -272,11 +288,13 @@ class Obstruction:
         if skips_step(optimizer):
             return
         for parameter, A in self._scales.items():
-            torch.lerp(self._before[parameter], parameter, A, out=parameter)
+            held = local(parameter)
+            torch.lerp(self._before[parameter], held, A, out=held)
             if parameter in self._books.resting:  # the backward pass needs the room of adapters
                 del self._before[parameter]
         for weight, rows in self._rows.items():
-            torch.where(rows, weight, self._before[weight], out=weight)
+            held = local(weight)
+            torch.where(rows, held, self._before[weight], out=held)
         self._stepped.append(optimizer)
         if len(self._stepped) == len(self.optimizers):
             self._finish()
@@ -315,7 +333,8 @@ class Obstruction:
         passed, which = self.gates.passed, self._took_part()
         rows[which[0] if len(which) == 1 else list(which)] = True  # one is much faster than a list
         sure = len(passed) == 1 or (not passed and len(self._contexts) == 1)
-        return rows if sure else rows & weight.grad.any(1, keepdim=True)
+        rows = piece(rows, weight)
+        return rows if sure else rows & local(weight.grad).any(1, keepdim=True)
 
     def _measure(self) -> None:
         """Measure all relevances, check that they are finite, and only then move A."""
@@ -329,6 +348,11 @@ class Obstruction:
                 sums[ledger] = measured
         # A finite sum of a layer's relevances shows that its gradients are finite.
         measured_layers = [one for one in self._books.layers if one in sums]
+        if measured_layers:  # of all pieces, where parameters are sharded
+            of_layers = over_pieces(
+                torch.stack([sums[one] for one in measured_layers]), self._books.owners
+            )
+            sums |= dict(zip(measured_layers, of_layers, strict=True))
         covered = {p for one in measured_layers if not one.rule.is_still for p in one.names}
         groups = [group for one in self.optimizers for group in one.param_groups]
         moving = (p for group in groups for p in group["params"])
@@ -357,11 +381,11 @@ class Obstruction:
 
     def _remember(self, parameter: nn.Parameter) -> None:
         """Copy the value before the step, into the same memory each time."""
-        kept = self._before.get(parameter)
-        if kept is None or kept.device != parameter.device or not _alike(kept, parameter):
-            self._before[parameter] = parameter.detach().clone()
+        kept, now = self._before.get(parameter), local(parameter)
+        if kept is None or kept.device != now.device or not _alike(kept, now):
+            self._before[parameter] = now.detach().clone()
         else:
-            kept.copy_(parameter)
+            kept.copy_(now)
 
     def _remove_hooks(self) -> None:
         for hook in self._hooks:

@@ -7,16 +7,16 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.optim import Optimizer
 
 from ..anatomy.ranks import rank_sites
+from ..anatomy.shards import check_shards, local, over_pieces
 from ..gating.gates import Gates
 from .settings import require
 
 __all__ = [
     "check_gradients",
-    "check_unsharded",
     "checked_optimizers",
     "evaluate_closure",
     "skips_step",
@@ -56,7 +56,7 @@ def checked_optimizers(optimizer: Optimizer | Sequence[Optimizer], gates: Gates)
 
 
 def _check_model(gates: Gates) -> None:
-    """Check that all gates can learn, no adapter is unknown, and no parameter is sharded."""
+    """Check that all gates can learn, no adapter is unknown, and how parameters are sharded."""
     if any(site.columns for site in gates.sites.values()):
         new = next((s.name for s in rank_sites(gates.model) if s.name not in gates.sites), None)
         require(
@@ -71,18 +71,7 @@ def _check_model(gates: Gates) -> None:
             "get_peft_model, which freezes what it finds, before attach; without PEFT, set "
             "requires_grad before you build the optimizer.",
         )
-    check_unsharded(gates.model, "availability")
-
-
-def check_unsharded(model: nn.Module, what: str) -> None:
-    """Refuse parameters of which each process has a piece."""
-    named = model.named_parameters()
-    sharded = next((name for name, p in named if hasattr(p, "full_tensor")), None)
-    require(
-        sharded is None,
-        f"Parameter {sharded!r} is sharded (a DTensor, as made by fully_shard), and {what} "
-        "needs whole parameters: use DistributedDataParallel.",
-    )
+    check_shards((n, p) for n, p in gates.model.named_parameters() if p.requires_grad)
 
 
 def _check_parameters(optimizers: list[Optimizer], gates: Gates) -> None:
@@ -140,16 +129,19 @@ def check_gradients(parameters: Iterable[Tensor], step: int) -> None:
         parameters: Those whose gradients are checked.
         step: The number of the step, for the message.
     """
-    grads = (p.grad for p in parameters if p.grad is not None and p.grad.numel())
-    gradients = [grad.to_dense() if grad.is_sparse else grad for grad in grads]
-    if not gradients:
+    grads = [p.grad for p in parameters if p.grad is not None and p.grad.numel()]
+    if not grads:
         return
+    pieces = (local(grad.to_dense() if grad.is_sparse else grad) for grad in grads)
+    gradients = [piece for piece in pieces if piece.numel()]
     # A finite norm proves that everything is; one that is not may also have overflowed. Two, not
     # infinity: that norm is twenty times slower on a CPU.
-    norms = torch._foreach_norm(gradients)
-    if math.isfinite(sum(torch.stack([norm.to(norms[0]) for norm in norms]).tolist())):
+    norms = torch._foreach_norm(gradients) if gradients else []
+    found = [sum(torch.stack([norm.to(norms[0]) for norm in norms]).tolist()) if norms else 0.0]
+    if math.isfinite(over_pieces(torch.tensor(found, device=grads[0].device), grads).item()):
         return
-    if not all(g.isfinite().all() for g in gradients):
+    bad = torch.tensor(float(not all(g.isfinite().all() for g in gradients)))
+    if over_pieces(bad.to(grads[0].device), grads):
         raise FloatingPointError(
             f"A gradient is not finite in step {step}: a number in the batch or the network is NaN "
             "or too large. Nothing was changed: lower the learning rate, or skip this batch."

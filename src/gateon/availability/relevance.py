@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, vjp
 
 from ..anatomy.kinds import input_weights
+from ..anatomy.shards import full
 from ..gating.units import activity, contributions, over_positions, wide
 
 __all__ = [
@@ -63,7 +64,7 @@ def outgoing(reader: nn.Module, units: int) -> Tensor:
         weights: list[Tensor] = [*input_weights(reader)[0].values()]
         weight = weights[0] if len(weights) == 1 else torch.cat(weights)  # of both directions
     assert isinstance(weight, Tensor)
-    squares = wide(weight.detach()).square()
+    squares = wide(full(weight.detach())).square()
     if input_weights(reader)[1] == 0:  # (inputs, outputs, ...)
         per_input = squares.flatten(1).sum(1)
     elif getattr(reader, "groups", 1) > 1:  # group g reads only its own block of inputs
@@ -88,7 +89,7 @@ def next_layer_gated(
         batch_dim: The dimension of x that counts samples.
     """
     named = reader.named_parameters()
-    own = {name: p.detach() for name, p in named if "context_" not in name}  # not the gates
+    own = {name: full(p.detach()) for name, p in named if "context_" not in name}  # not the gates
     weights = {
         name: wide(p).square() * name.rpartition(".")[2].startswith("weight")
         for name, p in own.items()

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from ..anatomy.adapters import check_trainable
 from ..anatomy.kinds import is_layer, unit_dim
+from ..anatomy.shards import check_unsharded
 from ..anatomy.sites import Residual, Site, find_sites
 from .coverage import warn_if_mostly_ungated
 from .gate import Gate
@@ -93,6 +94,7 @@ def attach(
         raise ValueError(
             "This model has gates already: use gateon.gates_of(model), or detach() them first."
         )
+    check_unsharded(model, "gates are sharded with it: attach them first, then call fully_shard")
     if not isinstance(contexts, int) or contexts < 1:
         raise ValueError(f"contexts must be a whole number of at least 1, got {contexts!r}.")
     named = ("random", "open", "part")

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from ..anatomy.rows import ByRow, replace_data
+from ..anatomy.shards import check_unsharded, is_sharded
 from ..anatomy.sites import Site
 from . import units
 from .growth import mark_grown, note_backward, pad_gradient
@@ -116,6 +117,9 @@ class Gate(ByRow):
             rows = self.kept["weight"]
             rows.add(self.draw(len(rows), likely))
             return
+        check_unsharded(
+            self, "no context can be added to it: attach(contexts=...) with all of them"
+        )
         before = self.weight.data
         row = self.draw(len(before), likely).to(before)
         replace_data(self.weight, torch.cat([before, row[None]]))
@@ -130,7 +134,7 @@ class Gate(ByRow):
         # A gate with one row, as in every sub-network, needs no selecting.
         v = (
             self.rows_of("weight")[rows.cpu()].to(self.weight.device)
-            if self.kept and context is not None
+            if (self.kept or is_sharded(self.weight)) and context is not None
             else self.weight
             if self.weight.shape[0] == rows.shape[0] == 1
             else self.weight.index_select(0, rows)

@@ -15,6 +15,7 @@ from ..anatomy.composite import own_parameters
 from ..anatomy.contextual import add_contexts, show_context
 from ..anatomy.norm import ContextNorm
 from ..anatomy.rows import keep_rows
+from ..anatomy.shards import check_unsharded
 from ..anatomy.sites import Site
 from . import shown
 from .gate import Gate
@@ -56,6 +57,8 @@ class Gates:
         self.orphaned = False
         # Whether the model is a sub-network, which stays in its only context.
         self.is_part = False
+        # The data-parallel wrapper that this many contexts are known to fit in.
+        self.fits_in: tuple[Any, int] | None = None
         # How likely the units of a site are to be open in a new context; None: all alike.
         self.prefers: Callable[[Site], Tensor | None] | None = None
         self.arguments: dict[str, Any] = {}  # of `attach`, as far as a file can hold them
@@ -177,6 +180,7 @@ class Gates:
         """
         if not isinstance(self.context, int):
             raise ValueError("The samples of a batch show contexts of their own: switch to one.")
+        check_unsharded(self.model, "its rows are kept by all processes already")
         for gate in self.gates.values():
             gate.end_gradient()
         keep_rows(self.model, where, self.context)
@@ -273,6 +277,7 @@ class Gates:
         """A copy without listeners: optimizer hooks are not copied, so obstruct it again."""
         return self.__dict__ | {
             "listeners": [],
+            "fits_in": None,
             "prefers": None,
             "orphaned": self.orphaned or bool(self.listeners),
         }

@@ -15,6 +15,7 @@ from ..anatomy.recurrent import on_units
 from .gate import Gate
 from .ranks import compute_all
 from .reads import Read
+from .wrapped import check_wrapper
 
 if TYPE_CHECKING:
     from .gates import Gates
@@ -127,6 +128,7 @@ def _before_pass(model: nn.Module, args: Any) -> None:
             "be trained."
         )
     if not torch.compiler.is_compiling():
+        check_wrapper(gates)
         shown = gates.context
         gates.passed.update([shown] if isinstance(shown, int) else shown.tolist())
 

@@ -46,7 +46,7 @@ class RankGate(Gate):
 
     def _select(self) -> None:
         with torch.no_grad():
-            is_open = (self.gain() > 0).any(0)
+            is_open = (self.gain(self.context) > 0).any(0)
         if not is_open.is_meta:  # a template without numbers
             self.selected = None if bool(is_open.all()) else is_open.nonzero().flatten()
 

@@ -10,9 +10,9 @@ import torch
 from torch import nn
 
 from ..anatomy.contextual import as_context
+from ..anatomy.shards import check_unsharded
 from ..anatomy.wiring import outputs_on
 from ..availability.obstruct import obstruction_of
-from ..availability.optimizers import check_unsharded
 from ..gating.gates import Gates, gates_of
 from .availabilities import Availabilities
 from .cut import cut_for
@@ -52,7 +52,10 @@ def compact(
     gates = gates_of(model)
     if gates is None:
         raise ValueError("This model has no gates, and so no sub-networks: attach() gates first.")
-    check_unsharded(gates.model, "a sub-network")
+    check_unsharded(
+        gates.model,
+        "a sub-network needs whole parameters: train at full width, in a loop of your own",
+    )
     context = as_context(context)
     if not 0 <= context < gates.contexts:
         raise IndexError(
