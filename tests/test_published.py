@@ -96,7 +96,7 @@ def index(tmp_path, monkeypatch):
     for name, content in contents.items():
         one = published.PUBLISHED[name]
         made = published.Published(
-            one.title, one.wheels, sha256(content).hexdigest(), one.unpack, one.needs
+            one.title, one.wheels, sha256(content).hexdigest(), one.unpack, one.hub, one.needs
         )
         monkeypatch.setitem(published.PUBLISHED, name, made)
 

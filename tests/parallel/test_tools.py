@@ -11,9 +11,10 @@ import torch
 from torch import nn
 
 import gateon
+import gateon.hf
 from rounding import assert_same
 
-OWN = ("trainer", "sharded later")  # which need nothing else
+OWN = ("trainer", "sharded later", "sharded and saved")  # which need nothing else
 INSTALLED = [name for name in tools.TOOLS if name in OWN or find_spec(name)]
 CASES = [
     *((way, how) for way in tools.WAYS for how in tools.OBSTRUCTED),
@@ -56,6 +57,8 @@ def said(do):
 
 def refusals():
     """What is said of contexts that come too late, and of gates that do."""
+    from torch.distributed.fsdp import fully_shard
+
     found = {}
     model = tools.network()
     gates = gateon.attach(model)
@@ -70,6 +73,15 @@ def refusals():
     found["kept elsewhere"] = said(lambda: gates.keep_rows("cpu"))
     found["cut out"] = said(lambda: gateon.compact(model, 0))
     found["attached after"] = said(lambda: gateon.attach(tools.sharded(tools.network())))
+    callback = gateon.hf.GateONCallback()
+    found["sharded by Trainer"] = said(
+        lambda: callback.on_train_begin(None, None, None, model=model, optimizer=None)
+    )
+    model = tools.network()
+    gates = gateon.attach(model)
+    fully_shard(model[0])
+    optimizer = torch.optim.SGD(list(model.parameters()), lr=0.1)
+    found["cut in part"] = said(lambda: gateon.obstruct(optimizer, gates))
     return found
 
 
@@ -116,6 +128,8 @@ def test_two_processes_learn_what_one_learns(both, case, tmp_path):
         ("grown in pieces", "no context can be added to it: attach(contexts=...) with all"),
         ("kept elsewhere", "its rows are kept by all processes already"),
         ("cut out", "a sub-network needs whole parameters"),
+        ("sharded by Trainer", "leave fsdp out for DistributedDataParallel"),
+        ("cut in part", "is not: call fully_shard on the whole model"),
         ("attached after", "attach them first, then call fully_shard"),
     ],
 )

@@ -130,6 +130,33 @@ def decoder():
     return model
 
 
+def sharded_and_saved(rank, count, *, folder):
+    """A model of transformers that was trained in pieces, as anybody reads it from its files."""
+    from torch.distributed.fsdp import fully_shard
+
+    model = decoder()
+    if count > 1:
+        for layer in model.model.layers:
+            fully_shard(layer)
+        fully_shard(model)
+    optimizer = SMOOTH_ADAM(model.parameters())
+    handle = gateon.obstruct(optimizer, gateon.gates_of(model), per="parameter", **RATE)
+    ids = Rows(0).ids[:BATCH]
+    for _ in range(STEPS):
+        (own,) = mine([ids], rank, count)
+        model(input_ids=own, labels=own).loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    gates = gateon.gates_of(model)
+    assert set(gates.gain(0)) == set(gates.gates)
+    place = f"{os.path.dirname(folder)}/kept-{count}"
+    gateon.hf.save_pretrained(model, place, handle)
+    if count > 1:
+        torch.distributed.barrier()
+    loaded = gateon.hf.from_pretrained(place)
+    return result(loaded.model, loaded.handle)
+
+
 def arguments(folder, count):
     return {
         "output_dir": str(folder),
@@ -255,6 +282,7 @@ OBSTRUCTED = {
 }
 TOOLS = {
     "sharded later": sharded_later,
+    "sharded and saved": sharded_and_saved,
     "accelerate": with_accelerate,
     "trainer": with_trainer,
     "trl": with_trl,

@@ -17,6 +17,7 @@ __all__ = ["check_shards", "check_unsharded", "full", "is_sharded", "local", "ov
 def is_sharded(tensor: object) -> bool:
     """Whether this process holds a piece of the tensor.
 
+    >>> import torch
     >>> is_sharded(torch.ones(2))
     False
     """
@@ -38,6 +39,7 @@ def full(tensor: Tensor) -> Tensor:
 def piece(values: Tensor, tensor: Tensor) -> Tensor:
     """Of values that multiply a tensor, those that multiply the piece this process holds.
 
+    >>> import torch
     >>> piece(torch.ones(4, 1), torch.ones(4, 3)).shape
     torch.Size([4, 1])
     """

@@ -17,7 +17,7 @@ from ..gating.gates import Gates
 from ..gating.hooks import watch_first_pass
 from .firing_rate import firing_rate_of
 from .ledgers import ParameterLedger, UnitLedger
-from .observers import observer
+from .observers import Makers, observer
 from .relevance import parameter_gradient
 from .rule import Rule
 from .settings import Rules, rates_by_site
@@ -170,7 +170,7 @@ class Books:
                 ledger.observer = observer(self.gates, ledger.site, self.rules.relevance, makers)
         watch_first_pass(self.gates.model)
 
-    def _reached_last(self, ledger: UnitLedger) -> list[nn.Parameter]:
+    def _reached_last(self, ledger: UnitLedger) -> Makers:
         """Parameters that the backward pass reaches after all that reads the units has been passed.
 
         Later layers of a stage are reached before: they read what earlier ones have written.
@@ -178,7 +178,8 @@ class Books:
         if not ledger.site.at_readers:
             return ledger.makers
         first = set(self.gates.model.get_submodule(ledger.site.name).parameters())
-        return [p for p in ledger.makers if p in first and p.requires_grad] or ledger.makers
+        kept = {p: place for p, place in ledger.makers.items() if p in first and p.requires_grad}
+        return kept or ledger.makers
 
     def stop_observing(self) -> None:
         """Remove all observers."""

@@ -18,6 +18,7 @@ from .tiny import tiny_bert
 
 __all__ = [
     "PUBLISHED",
+    "base_of",
     "check_fit",
     "config",
     "find",
@@ -135,6 +136,28 @@ def with_weights(kind: Any, place: Path | str, options: Mapping[str, Any]) -> An
             f"The weights of {place} cannot be read ({reason}): only safetensors are, since other "
             "files can run code; save them again with model.save_pretrained."
         ) from error
+
+
+def base_of(place: str | Path) -> tuple[str, str]:
+    """The name by which people know a model, and its licence; empty where they are not known.
+
+    Args:
+        place: Where it was loaded from: a directory, or a name on a hub.
+
+    >>> base_of("someone/model"), base_of("/data/mpnet-base")[1]
+    (('someone/model', ''), 'apache-2.0')
+    """
+    path = Path(place)
+    name = "minilm" if path.parent.name == MINILM else path.name
+    if path.is_absolute() and name in PUBLISHED:
+        return PUBLISHED[name].hub, PUBLISHED[name].licence
+    if (card := path / "README.md").is_file():
+        from huggingface_hub import metadata_load
+
+        known = metadata_load(card) or {}
+        bases = known.get("base_model") or ""
+        return bases if isinstance(bases, str) else bases[0], str(known.get("license") or "")
+    return ("", "") if path.is_absolute() or path.exists() else (str(place), "")
 
 
 def check_fit(tokenizer: Any, config: Any, name: str = "the model") -> None:

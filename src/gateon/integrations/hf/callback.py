@@ -11,6 +11,7 @@ from typing import Any
 import transformers
 from torch.optim import Optimizer
 
+from ...anatomy.shards import is_sharded
 from ...availability.obstruct import Obstruction, Rules, View, obstruction_of
 from ...gating.gates import Gates, gates_of
 from ...methods.gateon import first_rate
@@ -94,6 +95,12 @@ class GateONCallback(transformers.TrainerCallback):  # type: ignore[misc,unused-
             raise ValueError(
                 "The model has no gates: pass the callback in Trainer(callbacks=[...]) rather than "
                 "adding it later, and do not detach() or replace the model in between."
+            )
+        if any(is_sharded(p) for p in gates.model.parameters()):
+            raise ValueError(
+                "Trainer has sharded this model, and its checkpoints would hold pieces of "
+                "availabilities: leave fsdp out for DistributedDataParallel, or call fully_shard in "
+                "a loop of your own."
             )
         inner = _unwrapped(given["optimizer"])
         self.handle = self._obstruction(gates, state.max_steps)

@@ -15,16 +15,18 @@ from torch import Tensor, nn
 from ...anatomy.adapters import has_adapters, is_peft
 from ...anatomy.kinds import inputs_of, units_of
 from ...anatomy.rows import fetch_rows
+from ...anatomy.shards import full, is_sharded
 from ...anatomy.sites import Site
 from ...availability.obstruct import Obstruction, Rules, obstruction_of
 from ...gating.attach import attach as attach_anywhere
 from ...gating.gates import Gates, gates_of
 from ...networks.pretrained import with_weights
 from ...networks.text import TextClassifier
+from ...parallel.processes import current
 from ...storage import checkpoint
 from ...storage.files import is_regular, printable
 from ...storage.states import Whole, availabilities_like, check, check_fits, grown
-from .card import write_card
+from .card import card_text, write_card
 from .template import state_like
 
 __all__ = [
@@ -68,11 +70,12 @@ def save_pretrained(
     """Save the weights as transformers does, and gates and availabilities in one file beside them.
 
     The weights alone are an ordinary model of transformers, without gates. For a model with
-    adapters PEFT saves the adapters, and its model card tells of their contexts.
+    adapters PEFT saves the adapters. README.md, the model card, tells of the contexts.
 
     Args:
         model: A gated model of transformers or PEFT, or a gated `text_classifier`.
-        directory: Where to save it; created if it does not exist.
+        directory: Where to save it; created if it does not exist. Of a sharded model all processes
+            call this, and the first one writes.
         handle: What `obstruct` returned; None to look it up.
     """
     gates = gates_of(model)
@@ -86,11 +89,13 @@ def save_pretrained(
             f"{type(model).__name__} is not a model of transformers: "
             "save model.state_dict() and handle.state_dict() instead."
         )
-    weights = {k: v for k, v in saved.state_dict().items() if "context_gate" not in k}
-    saved.save_pretrained(directory, state_dict=weights)
-    save_gates(model, directory, handle)
-    if any(site.columns for site in gates.sites.values()) and is_peft(saved, "PeftModel"):
-        write_card(Path(directory), gates, handle or obstruction_of(gates))
+    # Of a sharded model all processes join the pieces, and the first one keeps and writes them.
+    writes = not is_sharded_model(model) or current().is_first
+    whole = ((k, full(v)) for k, v in saved.state_dict().items() if "context_gate" not in k)
+    weights = {k: v for k, v in whole if writes}
+    if writes:
+        saved.save_pretrained(directory, state_dict=weights)
+    save_gates(model, directory, handle, writes=writes)
 
 
 def is_saveable(model: Any) -> bool:
@@ -98,8 +103,26 @@ def is_saveable(model: Any) -> bool:
     return isinstance(model, transformers.PreTrainedModel) or is_peft(model, "PeftModel")
 
 
-def save_gates(model: nn.Module, directory: str | Path, handle: Obstruction | None = None) -> None:
-    """Save gates and availabilities as one file, and the head if it is a `text_classifier`."""
+def is_sharded_model(model: nn.Module) -> bool:
+    """Whether every process holds a piece of it."""
+    return any(is_sharded(p) for p in model.parameters())
+
+
+def save_gates(
+    model: nn.Module,
+    directory: str | Path,
+    handle: Obstruction | None = None,
+    *,
+    writes: bool = True,
+) -> None:
+    """Save gates, availabilities and the head of a `text_classifier` as one file, and a model card.
+
+    Args:
+        model: A gated model.
+        directory: Where its weights are.
+        handle: What `obstruct` returned; None to look it up.
+        writes: False in processes that only join what they hold of a sharded model.
+    """
     gates = gates_of(model)
     assert gates is not None
     handle, model = handle or obstruction_of(gates), gates.model
@@ -118,10 +141,13 @@ def save_gates(model: nn.Module, directory: str | Path, handle: Obstruction | No
             "pad": model.pad,
             "separator": model.separator,
             "pooling": model.pooling,
-            "head": {k: v for k, v in weights.items() if "context_gate" not in k},
+            "head": {k: full(v) for k, v in weights.items() if "context_gate" not in k},
             "dropout": model.dropout.p,
         }
-    checkpoint.save(state, Path(directory) / FILE)
+    card = card_text(gates, handle)
+    if writes:
+        checkpoint.save(state, Path(directory) / FILE)
+        write_card(Path(directory), model, card)
 
 
 def from_pretrained(directory: str | Path, model: nn.Module | None = None) -> Loaded:
