@@ -67,12 +67,12 @@ def own_loop(rank, count, *, wrap=lambda model: model, contexts=3, parts=1, sync
     return result(model, handle)
 
 
-def sharded_later(rank, count, **options):
+def sharded_later(rank, count):
     """The first task is learned by every process alone, as if it had been loaded from files."""
     model = network()
     gates = gateon.attach(model, 2, density=0.6)
     optimizer = SMOOTH_ADAM(model.parameters())
-    handle = gateon.obstruct(optimizer, gates, **(RATE | options))
+    handle = gateon.obstruct(optimizer, gates, per="parameter", **RATE)
     for task in range(TASKS):
         if task == 1:
             if count > 1:
