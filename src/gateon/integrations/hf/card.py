@@ -96,8 +96,9 @@ def _of_model(gates: Gates) -> list[str]:
     ]
     return [
         f"# {type(_described(gates.model)).__name__} with {gates.contexts} contexts",
-        f"{BASE} learned tasks one after another with gateon, without replay of earlier data. Gates "
-        f"at {len(gates.gates)} places, of {units:,} units, give every context gains of its own.",
+        f"Tasks were learned one after another with gateon, from {BASE} on, without replay of "
+        f"earlier data. Gates at {len(gates.gates)} places, of {units:,} units, give every context "
+        "gains of its own.",
         "\n".join(
             ["| context | open units | mean distance of gains from 1 |", "|---|---|---|", *rows]
         ),
