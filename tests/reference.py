@@ -475,3 +475,23 @@ def orthogonal_penalty(A, B, old, new, strength, shrink):
     rows = math.sqrt(sum(float(A[t, j]) ** 2 for t in new for j in range(A.shape[1])))
     columns = math.sqrt(sum(float(B[o, t]) ** 2 for t in new for o in range(B.shape[0])))
     return strength * overlap + shrink * (rows + columns)
+
+
+def spent(A: Tensor, mu: Tensor, goal: float) -> Tensor:
+    """Eq. room: what is above the goal for sum A is taken from each in proportion to A mu; none falls below 0."""
+    numbers = list(zip(A.reshape(-1).tolist(), mu.reshape(-1).tolist(), strict=True))
+    above = max(sum(a for a, _ in numbers) - goal, 0.0)
+    total = sum(a * m for a, m in numbers)
+    new = [max(a - above * a * m / total, 0.0) for a, m in numbers]
+    return torch.tensor(new, dtype=A.dtype).reshape(A.shape)
+
+
+def fisher_of_units(gradients: list[Tensor]) -> Tensor:
+    """Eq. n-fisher: the squared gradients of all numbers that belong to a unit; units are rows."""
+    return torch.tensor(
+        [
+            sum(float(g) ** 2 for rows in gradients for g in rows[i].reshape(-1))
+            for i in range(len(gradients[0]))
+        ],
+        dtype=gradients[0].dtype,
+    )

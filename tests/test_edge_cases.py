@@ -438,7 +438,7 @@ def test_availability_protects_what_a_weight_is_computed_from():
     for A in handle.applied.values():
         A.zero_()
     for ledger in handle.ledgers():
-        ledger.mark_plastic()
+        ledger.take_stock()
     before = copy.deepcopy(model.state_dict())
     train(model, optimizer, data(0, 3, dtype=double))
     moved = {

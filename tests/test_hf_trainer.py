@@ -486,7 +486,7 @@ def test_what_trainer_logs_has_the_availabilities_wherever_it_reports_to(tmp_pat
     one.train()
     read = reading.EventAccumulator(str(tmp_path / "logs"))
     read.Reload()
-    for site, (frozen, room) in callback.handle.saturation().items():
+    for site, (frozen, room, _) in callback.handle.saturation().items():
         for name, value in ((f"availability/{site}", room), (f"saturation/{site}", frozen)):
             told = {at.step: at.value for at in read.Scalars(f"train/{name}")}
             assert list(told) == [2, 4, 6] and told[6] == pytest.approx(value)

@@ -236,7 +236,11 @@ def test_a_wrong_line_in_an_old_file_is_refused_in_the_terms_of_today(tmp_path, 
         ("method", "obstruct_head = 1", "--method.obstruct-head must be true or false, got 1."),
         ("method", 'name = "n-gateo"', "There is no method 'n-gateo', perhaps 'n-gateon': choose "),
         ("method", "name = 3", "--method.name must be one of n-gateon, "),
-        ("method", 'preset = "bset"', "There is no preset 'bset', perhaps 'best': choose best, "),
+        (
+            "method",
+            'preset = "bset"',
+            "There is no preset 'bset', perhaps 'best': choose room, best, ",
+        ),
         ("method", "strength = 5.0", "The method n-gateon has no option --method.strength, "),
         ("measuring", 'evaluate = "lats"', "There is no evaluate 'lats', perhaps 'last': choose "),
         ("measuring", "evaluate = 1.5", "--measuring.evaluate must be one of all, last or a whole"),
@@ -329,7 +333,8 @@ def test_a_resolved_specification_has_true_values(stream):
     assert left <= {
         *("stream.tasks", "stream.data", "stream.validation", "stream.limit"),
         *("stream.step", "stream.angles", "training.steps", "training.epochs", "training.threads"),
-        *("measuring.curves", "method.sites", "method.first_rate"),
+        *("measuring.curves", "method.sites", "method.first_rate", "method.tasks"),
+        "method.density",
     }
     assert list(asked.to_dict()) == ["seed", *SECTIONS]
 

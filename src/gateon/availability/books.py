@@ -18,7 +18,8 @@ from ..gating.hooks import watch_first_pass
 from .firing_rate import firing_rate_of
 from .ledgers import ParameterLedger, UnitLedger
 from .observers import Makers, observer
-from .relevance import parameter_gradient
+from .relevance import parameter_fisher, parameter_gradient
+from .room import Pace
 from .rule import Rule
 from .settings import Rules, rates_by_site
 
@@ -124,7 +125,8 @@ class Books:
     def _new_layer_ledger(self, site: Site) -> ParameterLedger:
         per_parameter, at_once = self.rules.per == "parameter", self.rules.apply == "step"
         own = self.rules.relevance
-        measure = own if per_parameter and callable(own) else parameter_gradient
+        usual = parameter_fisher if own == "fisher" else parameter_gradient
+        measure = own if per_parameter and callable(own) else usual
         ledger = ParameterLedger(site, self._rule(site), at_once=at_once, measure=measure)
         self.layers.append(ledger)
         return ledger
@@ -155,19 +157,32 @@ class Books:
 
     def _rule(self, site: Site) -> Rule:
         """The rule of a site: context 0 may have its own rate, but a rate of 0 stays 0."""
-        (fall, rise), first, rules = self._rates[site.name], self.rules.first_rate, self.rules
+        rates, first, rules = self._rates[site.name], self.rules.first_rate, self.rules
+        if rates is None:
+            return Rule(1.0, 1.0, floor=rules.floor)  # how much falls, the room decides
+        fall, rise = rates
         if first is not None and self.gates.is_first and fall > 0:
             fall = rise = first
         return Rule(fall, rise, rules.epsilon, rules.floor, rules.rule)
+
+    def spend(self, pace: Pace) -> None:
+        """Let ledgers that look after their room aim at what is to be left after this step."""
+        done = pace.after_step(self.rules.gather_after)
+        for ledger in self.ledgers():
+            if self._rates[ledger.site.name] is None:
+                ledger.spend(pace.share, done)
 
     def observe(self) -> None:
         """Start observing the relevance of units."""
         for ledger in self.units:
             # Not ledger.rule: the rate of context 0 may be 0, but not that of later ones.
-            moves = any(rate > 0 for rate in self._rates[ledger.site.name])
+            rates = self._rates[ledger.site.name]
+            moves = rates is None or any(rate > 0 for rate in rates)
             if moves or self.rules.rule is not None:
                 makers = self._reached_last(ledger)
-                ledger.observer = observer(self.gates, ledger.site, self.rules.relevance, makers)
+                ledger.observer = observer(
+                    self.gates, ledger.site, self.rules.relevance, makers, ledger.owned
+                )
         watch_first_pass(self.gates.model)
 
     def _reached_last(self, ledger: UnitLedger) -> Makers:

@@ -15,12 +15,13 @@ import torch
 from torch import Tensor, nn
 
 from ..anatomy.kinds import spread, spread_columns
-from ..anatomy.shards import local, piece
+from ..anatomy.shards import local, over_pieces, piece
 from ..anatomy.sites import Site
 from ..gating.units import at_least_float32
 from . import relevance
 from .firing_rate import FiringRate
-from .observers import Observer
+from .observers import Observer, dense_gradient
+from .room import goal
 from .rule import Rule
 
 __all__ = ["ParameterLedger", "UnitLedger", "blocks"]
@@ -59,7 +60,10 @@ class UnitLedger:
         self.rates = None if firing_rate is None else torch.zeros_like(self.running)
         self._new_rates: Tensor | None = None
         self.plastic = True
-        self.whole = site.units  # of the full layer, if this ledger is part of a sub-network
+        # Of the full layer, if this ledger is part of a sub-network.
+        self.whole = site.units
+        self.room = self.inside = float(site.units)  # sums of the A of the last switch
+        self.target: float | None = None  # of the sum of A, where the rule looks after the room
         self.advances = [0]  # how often A has moved since the last switch
         self.observer: Observer | None = None
         # How one value per unit is shaped to multiply each parameter.
@@ -115,7 +119,9 @@ class UnitLedger:
             self._new_rates = self.firing_rate.follow(self.rates, observed)
             observed = self._new_rates.square()
         self._mu = None if self.rule.is_still else observed
-        return None if self._mu is None else self._mu.sum()
+        if self._mu is None:
+            return None
+        return (self._mu if self.target is None else self._mu * self.running).sum()
 
     def advance(self, total: float) -> bool:
         """Move A by the relevance of this step; return whether there was any."""
@@ -124,9 +130,18 @@ class UnitLedger:
             self.rates, self._new_rates = self._new_rates, None
         if observed is not None and total > NEGLIGIBLE:
             self._moved_by = observed, self.whole / total
-            self.rule(self.running, *self._moved_by)
+            if self.target is not None:
+                self._moved_by = observed, self.whole / observed.sum().item()
+                above = self.running.sum().item() - self.target
+                self.rule(self.running, observed, max(above, 0.0) / total)
+            else:
+                self.rule(self.running, *self._moved_by)
             self.advances[0] += 1
         return observed is not None
+
+    def spend(self, share: float, progress: float) -> None:
+        """Aim at the room that is to be left by now."""
+        self.target = goal(self.inside, self.room, share, progress)
 
     def relevance(self) -> Tensor | None:
         """The relevance that moved A in the last step, of mean one; None if nothing did."""
@@ -142,11 +157,12 @@ class UnitLedger:
         """Apply the running availability of this moment from now on."""
         self.applied.copy_(self.running)
         self.advances = [0]
-        self.mark_plastic()
+        self.take_stock()
 
-    def mark_plastic(self) -> None:
-        """Note whether updates are scaled at all."""
+    def take_stock(self) -> None:
+        """Note what the applied availabilities are: whether all are 1, and their sum."""
         self.plastic = bool((self.applied == 1).all())
+        self.room = self.inside = self.applied.sum().item()
 
     def entries(self) -> Iterator[tuple[str, Tensor, Tensor]]:
         """The site as (name, running, applied)."""
@@ -185,8 +201,10 @@ class ParameterLedger:
         self.running: dict[nn.Parameter, Tensor] = {}
         self.applied: dict[nn.Parameter, Tensor] = {}
         self.plastic: dict[nn.Parameter, bool] = {}
+        self.room = self.inside = 0.0  # sums of the A of the last switch
+        self.target: float | None = None  # of the sum of A, where the rule looks after the room
         self._mu: dict[nn.Parameter, Tensor] = {}
-        self._per_mean: float | None = None  # what scales the mu of the last step
+        self._moved = False  # whether mu has moved A in this step
         # Sizes in the full layer, if this ledger is part of a sub-network.
         self.whole: dict[nn.Parameter, int] = {}
         # How often the A of each parameter has moved since the last switch.
@@ -202,6 +220,8 @@ class ParameterLedger:
         )
         self.applied[parameter] = self.running[parameter].clone()
         self.plastic[parameter] = True
+        self.room += parameter.numel()
+        self.inside += parameter.numel()
 
     def scale_of(self, parameter: nn.Parameter) -> Tensor:
         """What scales the update of the parameter, or of the piece this process holds of it."""
@@ -214,15 +234,15 @@ class ParameterLedger:
     def measure(self) -> Tensor | None:
         """The sum of mu over the layer, as far as this process holds it; None without gradients."""
         self._mu.clear()
-        self._per_mean = None
+        self._moved = False
         moved = [p for p in self.names if p.grad is not None]
         if not moved or self.rule.is_still:
             return None
         parts = []
         for p in moved:
-            for g, theta in blocks(_dense(p), local(p)):
+            for g, theta, A in blocks(local(dense_gradient(p)), local(p), local(self.running[p])):
                 mu = self.mu_of(g, theta)
-                parts.append(mu.sum())
+                parts.append((mu if self.target is None else mu * A).sum())
                 if p.numel() <= BLOCK:  # kept for `advance`; larger ones are cheaper to recompute
                     self._mu[p] = mu
         return parts[0] if len(parts) == 1 else torch.stack(parts).sum()
@@ -233,18 +253,29 @@ class ParameterLedger:
             self._mu.clear()
             return not self.rule.is_still
         moved = [p for p in self.names if p.grad is not None]
-        per_mean = self._per_mean = sum(self.whole[p] for p in moved) / total
+        self._moved = True
+        if self.target is None:
+            scale = sum(self.whole[p] for p in moved) / total
+        else:
+            now = sum(map(sum_over, self.running.values()))
+            scale = max(now - self.target, 0.0) / total
         self.advances = [
             count + (p.grad is not None) for p, count in zip(self.names, self.advances, strict=True)
         ]
         for p in moved:
             if p in self._mu:
-                self.rule(local(self.running[p]), self._mu[p], per_mean)
+                self.rule(local(self.running[p]), self._mu[p], scale)
                 continue
-            for A, theta, gradient in blocks(local(self.running[p]), local(p), _dense(p)):
-                self.rule(A, self.mu_of(gradient, theta), per_mean)
+            for A, theta, gradient in blocks(
+                local(self.running[p]), local(p), local(dense_gradient(p))
+            ):
+                self.rule(A, self.mu_of(gradient, theta), scale)
         self._mu.clear()
         return True
+
+    def spend(self, share: float, progress: float) -> None:
+        """Aim at the room that is to be left by now."""
+        self.target = goal(self.inside, self.room, share, progress)
 
     def relevance_of(self, parameter: nn.Parameter, axis: int, at: Tensor) -> Tensor | None:
         """The relevance that moved A in this step, of mean one, in some rows of a parameter.
@@ -256,12 +287,16 @@ class ParameterLedger:
             axis: the dimension that counts rows.
             at: which rows.
         """
-        if self._per_mean is None or parameter.grad is None:
+        if not self._moved or parameter.grad is None:
             return None
-        gradient, theta = (
-            t.detach().index_select(axis, at) for t in (_dense(parameter), parameter)
+        moved = [p for p in self.names if p.grad is not None]
+        total = sum(
+            self.mu_of(g, t).sum().item() for p in moved for g, t in blocks(dense_gradient(p), p)
         )
-        return self.mu_of(gradient, theta) * self._per_mean
+        gradient, theta = (
+            t.detach().index_select(axis, at) for t in (dense_gradient(parameter), parameter)
+        )
+        return self.mu_of(gradient, theta) * (sum(self.whole[p] for p in moved) / total)
 
     def stepped(self) -> None:
         """End the step: with apply="step" the running availabilities take effect."""
@@ -275,12 +310,13 @@ class ParameterLedger:
         for parameter, A in self.running.items():
             self.applied[parameter].copy_(A)
         self.advances = [0] * len(self.names)
-        self.mark_plastic()
+        self.take_stock()
 
-    def mark_plastic(self) -> None:
-        """Note for each parameter whether its updates are scaled at all."""
+    def take_stock(self) -> None:
+        """Note what the applied availabilities are: whether all of each are 1, and their sum."""
         for parameter, A in self.applied.items():
             self.plastic[parameter] = bool((local(A) == 1).all())
+        self.room = self.inside = sum(map(sum_over, self.applied.values()))
 
     def entries(self) -> Iterator[tuple[str, Tensor, Tensor]]:
         """Each parameter as (name, running, applied)."""
@@ -294,9 +330,9 @@ class ParameterLedger:
             self.applied = {p: A.to(device) for p, A in self.applied.items()}
 
 
-def _dense(parameter: nn.Parameter) -> Tensor:
-    assert parameter.grad is not None
-    return local(parameter.grad.to_dense() if parameter.grad.is_sparse else parameter.grad)
+def sum_over(A: Tensor) -> float:
+    """The sum of availabilities, over the pieces of all processes where they are sharded."""
+    return over_pieces(local(A).sum(), [A]).item()
 
 
 def blocks(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:

@@ -13,7 +13,7 @@ from torch.utils.hooks import unserializable_hook
 
 from ..anatomy.adapters import is_adapted
 from ..anatomy.kinds import has_computed_weight, input_weights, unit_dim
-from ..anatomy.shards import is_sharded
+from ..anatomy.shards import full, is_sharded
 from ..anatomy.sites import Site
 from ..gating.gate import Gate, Measure
 from ..gating.gates import Gates
@@ -26,14 +26,19 @@ __all__ = [
     "Makers",
     "MeanActivity",
     "Observer",
+    "OwnGradients",
     "Relevance",
     "Tapped",
     "Through",
+    "dense_gradient",
     "observer",
 ]
 
 Makers = Mapping[nn.Parameter, tuple[nn.Module, str]]  # with the module and the name there
-Relevance = Literal["gradient", "activity", "firing-rate", "next-layer", "next-layer-gated"]
+Owned = Mapping[nn.Parameter, Callable[[Tensor], Tensor | None]]
+Relevance = Literal[
+    "gradient", "fisher", "activity", "firing-rate", "next-layer", "next-layer-gated"
+]
 MEASURES = get_args(Relevance)
 
 
@@ -42,18 +47,22 @@ def observer(
     site: Site,
     measure: Relevance | FiringRate | Callable[[Tensor, Tensor], Tensor],
     makers: Makers,
+    owned: Owned,
 ) -> Observer:
     """Start observing the relevance of one site.
 
     Args:
         gates: The gates of the model.
         site: One of its sites.
-        measure: "gradient" (eq. n-mu), "activity" (eq. bio-relevance), "firing-rate" or a
-            `FiringRate`, "next-layer" (eq. causallocal) or "next-layer-gated"; or a function of
-            gradient and activity, see `gateon.obstruct`.
+        measure: "gradient" (eq. n-mu), "fisher" (eq. n-fisher), "activity" (eq. bio-relevance),
+            "firing-rate" or a `FiringRate`, "next-layer" (eq. causallocal) or "next-layer-gated";
+            or a function of gradient and activity, see `gateon.obstruct`.
         makers: The parameters that make the units, whose gradients are as recent as the
             observation.
+        owned: All parameters of the units, each with what shapes one value per unit to multiply it.
     """
+    if measure == "fisher":
+        return OwnGradients(site.units, owned)
     makers = _with_gate(gates, site, makers)
     if firing_rate_of(measure) is not None:
         return MeanActivity(gates.taps[site.name], _tap(site.units + 1, makers))
@@ -93,6 +102,30 @@ def _check_readers(site: Site, readers: list[nn.Module], measure: str) -> None:
     else:
         return
     raise ValueError(f'relevance={measure!r} {problem}: use "gradient" or "activity".')
+
+
+class OwnGradients:
+    """Reads the relevance of units off the gradients of their own parameters (eq. n-fisher).
+
+    Args:
+        units: How many there are.
+        owned: Their parameters, each with what shapes one value per unit to multiply it.
+    """
+
+    def __init__(self, units: int, owned: Owned) -> None:
+        self.units, self.owned = units, owned
+
+    def take(self) -> Tensor | None:
+        """Return mu of this step; None if there are no gradients."""
+        found = [
+            (full(dense_gradient(p)), shaped)
+            for p, shaped in self.owned.items()
+            if p.grad is not None
+        ]
+        return relevance.unit_fisher(found, self.units) if found else None
+
+    def remove(self) -> None:
+        """Stop observing: there is nothing to undo."""
 
 
 class Tapped:
@@ -251,7 +284,7 @@ class _Deposit(torch.autograd.Function):
         return gradient, ctx.saved_tensors[0], None
 
 
-Observer = Tapped | MeanActivity | Through
+Observer = OwnGradients | Tapped | MeanActivity | Through
 
 
 def _tap(size: int, makers: Makers) -> Tensor:
@@ -295,6 +328,12 @@ def _has_gradient(parameter: nn.Parameter, module: nn.Module, name: str) -> bool
     if is_sharded(parameter):
         return any(p.grad is not None for p in (parameter, module.get_parameter(name)))
     return parameter.grad is not None and bool(parameter.grad.any())
+
+
+def dense_gradient(parameter: nn.Parameter) -> Tensor:
+    """The gradient of a parameter, which embeddings may have in sparse form."""
+    assert parameter.grad is not None
+    return parameter.grad.to_dense() if parameter.grad.is_sparse else parameter.grad
 
 
 def _slope(activation: nn.Module, x: Tensor) -> Tensor:

@@ -42,6 +42,7 @@ def obstruct(
     frozen: str | Sequence[str] = (),
     bias_apart: bool = False,
     first_rate: float | None = None,
+    gather_after: float = 0.0,
 ) -> Obstruction:
     """Scale every update of the optimizer by availability; your training loop stays as it is.
 
@@ -57,16 +58,19 @@ def obstruct(
         gates: What `attach` returned.
         per: "unit" (n-GateON) or "parameter" (p-GateON).
         rate: eta_A: a number, a pair of rates for falling and rising, or a mapping from patterns of
-            site names to these, of which the first that matches counts.
+            site names to these, of which the first that matches counts. Or "room": every task
+            freezes the same share of what is left in a layer, so that all tasks expected find room;
+            tell `handle.expect` how many there are and how long they take.
         epsilon: Relevance below it unfreezes.
         floor: The smallest availability.
         rule: Your own function in place of the equation: it takes A and relevances with mean one,
             and returns the new A. See `gateon.availability.Rule`.
-        relevance: How the relevance of units is measured: "gradient", "activity", "firing-rate" or
-            a `gateon.availability.FiringRate`, "next-layer" or "next-layer-gated"; parameters
-            always use the gradient. Or your own function: per unit, of dL/dx and x of a site, both
-            (samples, units, positions), returning the relevance of each unit; per parameter, of
-            dL/dtheta and theta, returning the relevance of each.
+        relevance: How the relevance of units is measured: "gradient", "fisher", "activity",
+            "firing-rate" or a `gateon.availability.FiringRate`, "next-layer" or "next-layer-gated";
+            that of parameters is "fisher", or by the gradient for all others. Or your own function:
+            per unit, of dL/dx and x of a site, both (samples, units, positions), returning the
+            relevance of each unit; per parameter, of dL/dtheta and theta, returning the relevance
+            of each.
         apply: "step" applies the running availability at once, as in the equations; "switch"
             applies that of the last switch of context.
         scale: "update", or "gradient" as in the released code, where Adam undoes most of it.
@@ -77,6 +81,8 @@ def obstruct(
         bias_apart: Whether to normalise biases separately from weights, as the released code does.
         first_rate: eta_A in context 0, if it differs: a short first task freezes too little
             otherwise.
+
+        gather_after: The share of a task after which its relevances count; 0 for all of it.
 
     Returns:
         A handle with the availabilities; `remove()` makes the optimizer plain again.
@@ -115,6 +121,7 @@ def obstruct(
         frozen=(frozen,) if isinstance(frozen, str) else tuple(frozen),
         bias_apart=bias_apart,
         first_rate=first_rate,
+        gather_after=gather_after,
         rule=rule,
     )
     handle = Obstruction(gates, rules)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -18,10 +18,26 @@ from ..parallel.batch import sum_in_place
 from . import rule as availability
 from .books import Books
 from .ledgers import ParameterLedger, UnitLedger
+from .observers import OwnGradients
 from .optimizers import check_gradients, checked_optimizers, evaluate_closure, skips_step
+from .room import Pace, tasks_left
 from .settings import Rules, require
 
-__all__ = ["Obstruction"]
+__all__ = ["Obstruction", "Saturation"]
+
+
+class Saturation(NamedTuple):
+    """How full a layer is.
+
+    Args:
+        frozen: The share of availabilities below a threshold.
+        room: Their mean.
+        tasks: How many more tasks fit, infinite if nothing has been taken yet.
+    """
+
+    frozen: float
+    room: float
+    tasks: float
 
 
 class Obstruction:
@@ -50,6 +66,7 @@ class Obstruction:
         # Called in every step once the relevances are known and A has moved by them.
         self.watchers: list[Callable[[], None]] = []
         self._books = Books(gates, rules)
+        self.pace = Pace()
         # Of the current step: what scales each parameter, which rows of each gate may move, and
         # the values before the step.
         self._scales: dict[nn.Parameter, Tensor] = {}
@@ -95,6 +112,18 @@ class Obstruction:
         tracked = parameter in self._books.frozen or parameter in self._books.owners
         return self._books.scale_of(parameter) if tracked else None
 
+    def expect(self, steps: int | None = None, tasks: int | None = None) -> None:
+        """Announce the next task, before the switch to its context.
+
+        `rate="room"` and `gather_after` ask how long tasks are. Unannounced, a task is taken to be
+        as long as the one before, and how many will come to be unknown.
+
+        Args:
+            steps: How many it has.
+            tasks: How many tasks there are in all, if that is known.
+        """
+        self.pace.expect(steps, tasks)
+
     def room(self, site: Site) -> Tensor | None:
         """How available each unit of a site is; None if unknown.
 
@@ -102,21 +131,29 @@ class Obstruction:
         """
         return self._books.room(site)
 
-    def saturation(self, threshold: float = 0.05) -> dict[str, tuple[float, float]]:
-        """By site: the share of availabilities below the threshold, and their mean (room left)."""
+    def saturation(self, threshold: float = 0.05) -> dict[str, Saturation]:
+        """By site: the share of availabilities below the threshold, their mean, and a forecast.
+
+        The forecast is how many more tasks fit before the mean falls below the threshold too: see
+        `gateon.availability.room.tasks_left`.
+        """
         parts: dict[str, list[Tensor]] = {}
         for ledger in self.ledgers():
             flat = [full(A).flatten() for _, A, _ in ledger.entries()]
             parts.setdefault(ledger.site.name, []).extend(flat)
         joined = {name: torch.cat(tensors) for name, tensors in parts.items()}
         return {
-            name: (availability.saturation(A, threshold), availability.room(A))
+            name: Saturation(
+                availability.saturation(A, threshold),
+                room := availability.room(A),
+                tasks_left(room, self.pace.so_far, threshold),
+            )
             for name, A in joined.items()
         }
 
     def __repr__(self) -> str:
         """How much room is left, and where least."""
-        left = {name: room for name, (_, room) in self.saturation().items()}
+        left = {name: one.room for name, one in self.saturation().items()}
         scarce = min(left, key=lambda name: left[name])
         per = f"per {self.rules.per}, {self.steps} steps"
         return f"<Obstruction {per}: least room {left[scarce]:.3f} at {scarce!r}>"
@@ -124,7 +161,7 @@ class Obstruction:
     def _repr_html_(self) -> str:
         rows = [
             [name or "(model)", f"{100 * room:.1f} %", f"{100 * frozen:.1f} %"]
-            for name, (frozen, room) in self.saturation().items()
+            for name, (frozen, room, _) in self.saturation().items()
         ]
         note = f"availability per {self.rules.per}, after {self.steps} steps"
         return block("Obstruction", table(("site", "room left", "frozen"), rows), note=note)
@@ -181,6 +218,7 @@ class Obstruction:
             "steps": torch.tensor(self.steps),
             "advances": advances,
             "context": self.gates.learning_rows.clone(),
+            "pace": self.pace.state(),
         }
         for ledger in self.ledgers():
             for name, running, applied in ledger.entries():
@@ -208,11 +246,12 @@ class Obstruction:
             for name, running, applied in ledger.entries():
                 for now, kept in ((running, "running"), (applied, "applied")):
                     local(now).copy_(piece(state[f"{name}:{kept}"], now))
-            ledger.mark_plastic()
+            ledger.take_stock()
             ledger.advances = [next(advances) for _ in ledger.advances]
         for name, rates in self._rates().items():
             rates.copy_(state[f"{name}:rates"])
         self.steps = int(state["steps"])
+        self.pace.load(state["pace"])
         self.gates.resume(state["context"])
         self._begin_step()
         self._books.set_rates()
@@ -223,8 +262,9 @@ class Obstruction:
         return {one.site.name: one.rates for one in self._books.units if one.rates is not None}
 
     def _upgraded(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Convert an older state, which has no context and one count of advances per ledger."""
-        now, advances = {"context": self.gates.learning_rows} | dict(state), state.get("advances")
+        """Convert an older state, which has no pace, no context and one count of advances per ledger."""
+        since = {"context": self.gates.learning_rows, "pace": Pace().state()}
+        now, advances = since | dict(state), state.get("advances")
         if advances is not None and advances.shape == (len(self.ledgers()),):
             per_ledger = zip(self.ledgers(), advances.tolist(), strict=True)
             counts = [count for ledger, count in per_ledger for _ in ledger.advances]
@@ -237,6 +277,7 @@ class Obstruction:
         """Apply the running availabilities of this moment: the context has changed."""
         for ledger in self.ledgers():
             ledger.snapshot()
+        self.pace.switch()
         self._books.set_rates()
         self._books.forget_open()
         self._contexts.append(self.gates.learning_rows)
@@ -340,7 +381,9 @@ class Obstruction:
         """Measure all relevances, check that they are finite, and only then move A."""
         # Of the whole batch, where several processes train together, in one message.
         observers = [ledger.observer for ledger in self._books.units if ledger.observer]
-        sum_in_place([one.tap.grad for one in observers if one.tap.grad is not None])
+        taps = [one.tap for one in observers if not isinstance(one, OwnGradients)]
+        sum_in_place([tap.grad for tap in taps if tap.grad is not None])
+        self._books.spend(self.pace)
         sums = {}
         for ledger in self.ledgers():
             ledger.to(next(iter(self._books.owners)).device)
@@ -365,6 +408,8 @@ class Obstruction:
                     f"{self.steps}, because a loss or gradient is not. Nothing was changed: "
                     "lower the learning rate, or skip this batch."
                 )
+        if self.pace.after_step(self.rules.gather_after) <= 0:  # too early in the task to count
+            return
         moved = {ledger: ledger.advance(total) for ledger, total in zip(sums, totals, strict=True)}
         self._measured = [ledger for ledger, has_moved in moved.items() if has_moved]
         for watcher in self.watchers:
@@ -378,6 +423,7 @@ class Obstruction:
         self._stepped.clear()
         self._begin_step()
         self.steps += 1
+        self.pace.step()
 
     def _remember(self, parameter: nn.Parameter) -> None:
         """Copy the value before the step, into the same memory each time."""

@@ -5,6 +5,8 @@ Pure functions, none of which needs an extra backward pass.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vjp
@@ -19,7 +21,9 @@ __all__ = [
     "next_layer_gated",
     "normalise",
     "outgoing",
+    "parameter_fisher",
     "parameter_gradient",
+    "unit_fisher",
     "unit_gradient",
 ]
 
@@ -45,6 +49,47 @@ def parameter_gradient(gradient: Tensor, parameter: Tensor) -> Tensor:
     tensor([9., 1.])
     """
     return (wide(gradient) * wide(parameter)).square_()
+
+
+def parameter_fisher(gradient: Tensor, parameter: Tensor) -> Tensor:
+    """mu_theta = (dL/dtheta)^2, whatever theta is now (eq. p-fisher).
+
+    A weight near 0 may matter as much as a large one: what counts is how much the loss would change
+    if the weight did.
+
+    >>> import torch
+    >>> parameter_fisher(torch.tensor([1.0, 2.0]), torch.tensor([3.0, 0.5]))
+    tensor([1., 4.])
+    """
+    return wide(gradient).square()
+
+
+def unit_fisher(
+    gradients: Iterable[tuple[Tensor, Callable[[Tensor], Tensor | None]]], units: int
+) -> Tensor:
+    """mu_i = sum of (dL/dtheta)^2 over the parameters of unit i (eq. n-fisher).
+
+    Args:
+        gradients: Of the parameters that units own, each with what shapes one value per unit to
+            multiply it.
+        units: How many there are.
+
+    >>> import torch
+    >>> rows = torch.tensor([[1.0, 2.0], [0.0, 3.0]]), lambda of_units: of_units[:, None]
+    >>> unit_fisher([rows, (torch.tensor([1.0, 1.0]), lambda of_units: of_units)], 2)
+    tensor([ 6., 10.])
+    """
+    sums = []
+    for gradient, shaped in gradients:
+        squares = wide(gradient).square()
+        owners = shaped(torch.arange(units, device=gradient.device))
+        assert owners is not None
+        if owners.numel() == units:
+            sums.append(squares.movedim(owners.shape.index(units), 0).reshape(units, -1).sum(1))
+        else:
+            owner = owners.expand_as(squares).reshape(-1)
+            sums.append(squares.new_zeros(units).index_add_(0, owner, squares.reshape(-1)))
+    return torch.stack(sums).sum(0)
 
 
 def outgoing(reader: nn.Module, units: int) -> Tensor:

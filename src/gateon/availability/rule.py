@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 __all__ = ["Rate", "Rule", "recovery_time", "room", "saturation", "update"]
 
-Rate = float | tuple[float, float]  # eta_A, or a pair for falling and rising
+# eta_A, or a pair for falling and rising; or it follows from the room left.
+Rate = float | tuple[float, float] | Literal["room"]
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,13 @@ class Rule:
             A.mul_(largest if overflows else growth**steps).clamp_(self.floor, 1)
 
 
-def update(A: Tensor, mu: Tensor, rate: Rate, epsilon: float = 0.0, floor: float = 0.0) -> Tensor:
+def update(
+    A: Tensor,
+    mu: Tensor,
+    rate: float | tuple[float, float],
+    epsilon: float = 0.0,
+    floor: float = 0.0,
+) -> Tensor:
     """A <- clip(A (1 - rate (mu - epsilon)), floor, 1) (eq. availabilty), as a new tensor.
 
     A relevance that is not finite, or zero everywhere, leaves A as it was.
@@ -103,7 +111,11 @@ def update(A: Tensor, mu: Tensor, rate: Rate, epsilon: float = 0.0, floor: float
 
 
 def recovery_time(
-    steps: float, relevant: float, irrelevant: float, rate: Rate, epsilon: float
+    steps: float,
+    relevant: float,
+    irrelevant: float,
+    rate: float | tuple[float, float],
+    epsilon: float,
 ) -> float:
     """Steps until the availability of a unit has recovered (supplement, eq. tprime).
 

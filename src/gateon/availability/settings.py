@@ -15,7 +15,7 @@ from .ledgers import Measure
 from .observers import MEASURES, Relevance
 from .rule import Rate
 
-__all__ = ["Rules", "View", "rates_by_site", "require"]
+__all__ = ["Rules", "View", "looks_after_room", "rates_by_site", "require"]
 
 View = Literal["unit", "parameter"]
 
@@ -35,6 +35,7 @@ class Rules:
     frozen: tuple[str, ...]
     bias_apart: bool
     first_rate: float | None = None
+    gather_after: float = 0.0
     rule: Callable[[Tensor, Tensor], Tensor] | None = None
 
     def __post_init__(self) -> None:
@@ -62,6 +63,20 @@ class Rules:
             f"first_rate must be at least 0 and finite, got {first}.",
         )
         require(
+            0 <= self.gather_after < 1,
+            f"gather_after must be at least 0 and below 1, got {self.gather_after}.",
+        )
+        if looks_after_room(self.rate):
+            require(
+                self.rule is None and self.epsilon == 0,
+                'rate="room" spends the room there is, so nothing unfreezes and no other rule '
+                "applies: set epsilon to 0 and leave rule out, or give rate a number.",
+            )
+            require(
+                self.apply == "switch" and first is None,
+                'rate="room" needs apply="switch" and no first_rate, or give rate a number.',
+            )
+        require(
             callable(self.relevance)
             or isinstance(self.relevance, FiringRate)
             or self.relevance in MEASURES,
@@ -75,8 +90,16 @@ class Rules:
         )
 
 
-def rates_by_site(rate: Rate | Mapping[str, Rate], gates: Gates) -> dict[str, tuple[float, float]]:
-    """The rates of falling and of rising for every site.
+def looks_after_room(rate: Rate | Mapping[str, Rate]) -> bool:
+    """Whether the rate of any site follows from the room left."""
+    rates = rate.values() if isinstance(rate, Mapping) else [rate]
+    return any(one == "room" for one in rates)
+
+
+def rates_by_site(
+    rate: Rate | Mapping[str, Rate], gates: Gates
+) -> dict[str, tuple[float, float] | None]:
+    """The rates of falling and of rising for every site; None where they follow from the room left.
 
     Args:
         rate: One rate for all sites, or a mapping from patterns of site names to rates, of which
@@ -98,7 +121,7 @@ def rates_by_site(rate: Rate | Mapping[str, Rate], gates: Gates) -> dict[str, tu
     else:
         rates = dict.fromkeys(gates.sites, _pair(rate))
     for name, pair in rates.items():
-        for value in pair:
+        for value in pair or ():
             require(
                 0 <= value < float("inf"),
                 f"The rate of site {name!r} must be at least 0 and finite, got {value}.",
@@ -112,7 +135,10 @@ def require(holds: bool, message: str) -> None:
         raise ValueError(message)
 
 
-def _pair(rate: Rate) -> tuple[float, float]:
+def _pair(rate: Rate) -> tuple[float, float] | None:
+    if rate == "room":
+        return None
+    require(not isinstance(rate, str), f'rate must be a number or "room", got {rate!r}.')
     if not isinstance(rate, tuple | list):
         return float(rate), float(rate)
     require(len(rate) == 2, f"rate must be a number, or a pair for falling and rising, got {rate}.")

@@ -68,7 +68,9 @@ class TaskNetwork:
         method = GateON(
             per=settings.per,
             rate=settings.rate,
-            epsilon=0.0,  # a unit that a task needs never changes again
+            relevance="gradient",
+            obstruct_head=False,
+            prefer=0.0,
             density=settings.density,
             seed=settings.seed,
         )
@@ -116,7 +118,7 @@ class TaskNetwork:
         """By layer: the mean availability that is left."""
         handle = self.method.handle
         assert handle is not None
-        return {name: left for name, (_, left) in handle.saturation().items()}
+        return {name: one.room for name, one in handle.saturation().items()}
 
     @property
     def method(self) -> GateON:

@@ -17,6 +17,7 @@ from ..availability.firing_rate import FiringRate, firing_rate_of
 from ..availability.ledgers import Measure
 from ..availability.observers import Relevance
 from ..availability.obstruct import Obstruction, Rules, View
+from ..availability.room import usual_density
 from ..availability.rule import Rate
 from ..gating.attach import attach
 from ..gating.coverage import warn_if_norms_are_shared
@@ -24,7 +25,7 @@ from ..gating.gates import Gates, gates_of
 from ..storage.states import Grown, availabilities_like, contexts_like
 from ..subnetwork.availabilities import Availabilities
 from ..subnetwork.inherit import Heirs
-from .base import Adopt, Batch, Method, Narrowed
+from .base import Adopt, Batch, Method, Narrowed, Outline
 
 __all__ = ["GateON", "first_rate", "gating_only", "obstruction_only", "preset"]
 
@@ -34,12 +35,13 @@ class GateON(Method):
     """n-GateON (`per="unit"`) or p-GateON (`per="parameter"`).
 
     Fields are the arguments of `gateon.attach` and `gateon.obstruct` of the same name; the defaults
-    are the preset "best" per unit.
+    are the preset "room" per unit.
 
     Args:
         per: whether availability is per unit (n-GateON) or per parameter (p-GateON).
         rate: eta_A, how fast relevance freezes: one number, one for falling and one for rising, or
-            either by pattern of site names such as first=0.04,*=0.004.
+            either by pattern of site names such as first=0.04,*=0.004; or room, which freezes the
+            same share of what is left in every task, so that all tasks expected find room.
         epsilon: relevance below it unfreezes.
         floor: the smallest availability.
         relevance: how the relevance of units is measured.
@@ -48,9 +50,11 @@ class GateON(Method):
         first_rate: eta_A in the first context; the same by default, but on texts twice as much if
             the first task has fewer than 50 steps, as in the paper.
         frozen: patterns of names of parameters that never move.
+        gather_after: the share of a task after which relevance counts; 0 for all of it.
         bias_apart: normalise the relevance of biases separately from that of weights.
+        tasks: how many are expected in all, which decides the share of the room that a task takes.
         density: share of units whose gate starts open: one number, or numbers by pattern of site
-            names such as group3*=0.1,*=0.5.
+            names such as group3*=0.1,*=0.5; by default it follows from the tasks expected.
         start: how gates start: random, open (gain 1), or the gain at which all open ones start.
         width: random gates start with weights |v| uniform in [0, width].
         power: the gain is sigma(v) ** power.
@@ -81,18 +85,20 @@ class GateON(Method):
     """
 
     per: View = "unit"
-    rate: Rate | Mapping[str, Rate] = 0.01
-    epsilon: float = 0.5
+    rate: Rate | Mapping[str, Rate] = "room"
+    epsilon: float = 0.0
     floor: float = 0.0
-    relevance: Relevance | FiringRate | Measure = "gradient"
+    relevance: Relevance | FiringRate | Measure = "fisher"
     apply: Literal["step", "switch"] = "switch"
     scale: Literal["update", "gradient"] = "update"
     first_rate: float | None = None
     frozen: str | tuple[str, ...] = ()
-    obstruct_head: bool = False
+    obstruct_head: bool = True
+    gather_after: float = 0.0
     bias_apart: bool = False
     gating: bool = True
-    density: float | Mapping[str, float] = 0.25
+    tasks: int | None = None
+    density: float | Mapping[str, float] | None = None
     start: Literal["random", "open"] | float = "random"
     width: float = 0.3
     power: int = 1
@@ -100,7 +106,7 @@ class GateON(Method):
     shared: str | tuple[str, ...] = ()
     before_norm: bool = False
     rescale: bool = False
-    prefer: float = 0.0
+    prefer: float = 3.0
     inherit: bool = False
     gate_penalty: float = 0.0
     residual: Residual = "branch"
@@ -151,13 +157,14 @@ class GateON(Method):
             frozen,
             self.bias_apart,
             self.first_rate,
+            self.gather_after,
             self.rule,
         )
         if self.gating:
             warn_if_norms_are_shared(model)
         self.gates = attach(
             model,
-            density=self.density,
+            density=usual_density(self.tasks) if self.density is None else self.density,
             start=self.start,
             sites=encoder_sites(model, self.example, fixed=self.rate != 0)
             if self.encoder
@@ -185,7 +192,13 @@ class GateON(Method):
         if self.inherit and self.gating:
             # after the obstruction: it copies by the availabilities that hold from the switch on
             self.heirs = Heirs(self.gates)
+        self.handle.expect(tasks=self.tasks)
         return self.handle.follow
+
+    def expect(self, outline: Outline) -> None:
+        """Tell the availabilities how long the next task is, and how many there are."""
+        if self.handle is not None:
+            self.handle.expect(outline.steps, self.tasks)
 
     def penalty(self, model: nn.Module, batch: Batch) -> Tensor | None:
         """lambda sum_l 1/N_l sum_i max(v_i, 0) (Methods, Wide-resnet).
@@ -273,25 +286,27 @@ def obstruction_only(base: GateON | None = None) -> GateON:
 
 
 def preset(name: str, per: View = "unit") -> GateON:
-    """The settings of one of four presets.
+    """The settings of one of five presets.
 
     Args:
-        name: "paper": the equations as printed, epsilon 0; the output layer is obstructed but not
+        name: "room": every task freezes its share of what is left; the default. "paper": the equations as printed, epsilon 0; the output layer is obstructed but not
             gated. "released": the choices of the released code, except its choice of models on test
-            data. "best": what measured best on validation data; the default. "language": for
+            data. "best": what measured best on validation data at a fixed rate. "language": for
             pretrained encoders like BERT, whose gates start open.
         per: "unit" or "parameter".
 
     >>> preset("paper").apply, preset("released").scale
     ('step', 'gradient')
     """
+    room = GateON(per=per)
+    fixed = replace(
+        room, rate=0.01, relevance="gradient", density=0.25, obstruct_head=False, prefer=0.0
+    )
     presets = {
-        "paper": GateON(
-            per=per, epsilon=0.0, apply="step", obstruct_head=True, density=0.5, width=1.0, power=1
-        ),
-        "released": GateON(
-            per=per,
-            epsilon=0.0,
+        "room": room,
+        "paper": replace(fixed, apply="step", obstruct_head=True, density=0.5, width=1.0),
+        "released": replace(
+            fixed,
             scale="gradient",
             bias_apart=True,
             density=0.5,
@@ -299,18 +314,12 @@ def preset(name: str, per: View = "unit") -> GateON:
             power=2,
             before_norm=True,
         ),
-        "language": GateON(
-            per=per,
-            rate=0.05,
-            epsilon=0.0,
-            density=1.0,
-            start="open",
-            steepness=100.0,
-            encoder=True,
+        "language": replace(
+            fixed, rate=0.05, density=1.0, start="open", steepness=100.0, encoder=True
         ),
-        "best": GateON(per=per)
+        "best": replace(fixed, epsilon=0.5)
         if per == "unit"
-        else GateON(per=per, rate=0.03, epsilon=0.0, obstruct_head=True, prefer=3.0),
+        else replace(fixed, rate=0.03, obstruct_head=True, prefer=3.0),
     }
     if name not in presets:
         raise ValueError(f"There is no preset {name!r}: choose one of {', '.join(presets)}.")

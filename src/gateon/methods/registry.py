@@ -59,7 +59,8 @@ class Entry:
 
 
 PRESETS: dict[str, str] = {
-    "best": "what measured best on validation data",
+    "room": "freezing that looks after the room left for the tasks to come; the default",
+    "best": "what measured best on validation data at a fixed rate",
     "paper": "the equations as printed",
     "released": "the choices of the authors' released code, except model selection on test data",
 }
@@ -67,7 +68,7 @@ PRESETS: dict[str, str] = {
 _GATEON: dict[str, Any] = {
     "home": "gateon:GateON",
     "needs": ("label",),
-    "facts": {"encoder": "language"},
+    "facts": {"encoder": "language", "tasks": "tasks"},
     "norms": "gates",
 }
 _ADAPTERS: dict[str, Any] = {"needs": ("language", "label", "heads"), "facts": {"steps": "steps"}}

@@ -10,7 +10,9 @@ from .base import Method
 from .gateon import preset as gateon_preset
 from .registry import Fact, entry, make, method_options, needs
 
-__all__ = ["ChosenMethod", "is_gateon", "method_defaults"]
+__all__ = ["ChosenMethod", "Preset", "is_gateon", "method_defaults", "usual_preset"]
+
+Preset = Literal["room", "best", "paper", "released"]
 
 # What the paper says of its convolutional networks (Methods); by patterns of site names.
 RATES: dict[str, Mapping[str, float]] = {
@@ -25,12 +27,13 @@ class ChosenMethod:
 
     Args:
         name: of the method; gateon list methods shows them.
-        preset: settings of method and training: best, paper or released.
+        preset: settings of method and training: room, best, paper or released; by default room for
+            GateON in fully connected networks, and best otherwise.
         options: fields of the method.
     """
 
     name: str = "n-gateon"
-    preset: Literal["best", "paper", "released"] = "best"
+    preset: Preset | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def needs(self, what: Literal["language", "replay", "label", "heads"]) -> bool:
@@ -51,12 +54,25 @@ def is_gateon(name: str) -> bool:
     return entry(name).home == "gateon:GateON"
 
 
+def usual_preset(name: str, network: str) -> Preset:
+    """The preset of a method where none is given.
+
+    Args:
+        name: of the method.
+        network: the kind of network that learns.
+
+    >>> usual_preset("p-gateon", "mlp"), usual_preset("p-gateon", "language")
+    ('room', 'best')
+    """
+    return "room" if is_gateon(name) and network == "mlp" else "best"
+
+
 def method_defaults(name: str, preset: str, network: str) -> dict[str, Any]:
     """The values a method starts from: of GateON a preset's, of others those of its publication.
 
     Args:
         name: of the method.
-        preset: best, paper or released.
+        preset: room, best, paper or released.
         network: the kind of network that learns.
 
     >>> method_defaults("n-gateon", "paper", "mlp")["apply"]
@@ -68,6 +84,6 @@ def method_defaults(name: str, preset: str, network: str) -> dict[str, Any]:
     per = entry(name).fixed["per"]
     base = gateon_preset("language" if network == "language" else preset, per)
     values = {option: getattr(base, option) for option in known}
-    if "rate" in known and network in RATES:
+    if "rate" in known and network in RATES and base.rate != "room":
         values["rate"] = RATES[network]
     return values

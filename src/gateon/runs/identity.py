@@ -20,6 +20,8 @@ __all__ = ["NUMERICS", "check_clean", "commit", "is_dirty", "key_of"]
 NUMERICS = 1
 
 WITHOUT_EFFECT = ("data_limit",)  # options of a stream that never change its data
+# Options added since the first records, at the value that does what was done before.
+ADDED = {"method": {"tasks": None, "gather_after": 0.0, "residual": "branch"}}
 
 
 def key_of(specification: Mapping[str, Any], numerics: int = NUMERICS) -> str:
@@ -38,6 +40,13 @@ def key_of(specification: Mapping[str, Any], numerics: int = NUMERICS) -> str:
         if name not in WITHOUT_EFFECT
     }
     decisive = {**specification, "stream": stream, "numerics": numerics}
+    for section, added in ADDED.items():
+        asked = specification.get(section, {})
+        decisive[section] = {
+            name: value
+            for name, value in asked.items()
+            if name not in added or value != added[name]
+        }
     return sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()[:12]
 
 

@@ -46,9 +46,7 @@ def look_inside(
     opened = {site: (gain > 0).float().mean().item() for site, gain in gates.gain(context).items()}
     handle = obstruction_of(gates)
     found = {} if handle is None else handle.saturation()
-    return opened, {
-        site: {"frozen": frozen, "room": room} for site, (frozen, room) in found.items()
-    }
+    return opened, {site: {"frozen": one.frozen, "room": one.room} for site, one in found.items()}
 
 
 def _portions(split: Split, inputs: int) -> tuple[Tensor, ...]:

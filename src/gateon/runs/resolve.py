@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 from ..detection.section import Detector, detector_defaults, detector_options
 from ..learners.section import Training
 from ..methods.registry import METHODS, entry, method_options
-from ..methods.section import ChosenMethod, is_gateon, method_defaults
+from ..methods.section import ChosenMethod, Preset, is_gateon, method_defaults, usual_preset
 from ..networks.section import KINDS, Language, Network
 from ..options.declared import Option, declared
 from ..options.kinds import Within, checked, flag, nearest
@@ -22,7 +22,6 @@ __all__ = ["SECTIONS", "Resolved", "dotted", "options_for", "resolve"]
 
 SECTIONS = ("stream", "network", "training", "method", "detector", "measuring")
 Seed = Annotated[int, Within(0, (1 << 63) - 1)]  # what generators take
-Preset = Literal["best", "paper", "released"]
 # How pretrained language models are usually fine-tuned.
 TEXTS: Mapping[str, Any] = {
     "steps": None,
@@ -86,8 +85,8 @@ def resolve(options: Mapping[str, Any]) -> Resolved:
     given = _by_section(dotted(options))
     seed = checked("seed", given["top"].get("seed", 0), Seed)
     stream = _stream(given["stream"])
-    name, preset = _method_name(given["method"], stream)
     kind = _network_kind(given["network"], stream)
+    name, preset = _method_name(given["method"], stream, kind)
     released = (
         preset == "released"
         and kind != "language"
@@ -190,14 +189,15 @@ def _stream(given: Mapping[str, Any]) -> ChosenStream:
     return ChosenStream(name, **values, options=options)
 
 
-def _method_name(given: Mapping[str, Any], stream: ChosenStream) -> tuple[str, Preset]:
+def _method_name(given: Mapping[str, Any], stream: ChosenStream, kind: str) -> tuple[str, Preset]:
     name = checked("method.name", given.get("name", "n-gateon"), Literal[tuple(METHODS)])
     if not stream.is_text and "language" in entry(name).needs:
         raise ValueError(
             f"The method {name} needs a language model, and {stream.name} has no texts: "
             "choose another method, or a stream of texts."
         )
-    preset: Preset = checked("method.preset", given.get("preset", "best"), Preset)
+    usual = usual_preset(name, kind)
+    preset: Preset = checked("method.preset", given.get("preset") or usual, Preset)
     return name, preset
 
 
@@ -236,12 +236,14 @@ def _network(
 def _training(
     given: Mapping[str, Any], kind: str, method: str, preset: str, released: bool
 ) -> Training:
-    best = preset == "best"
+    best = preset in ("room", "best")
     defaults: dict[str, Any] = {
         "schedule": "cosine" if best or kind == "wide-resnet" else "constant",
         "label_smoothing": 0.1 if best else 0.0,
         "loss": "released" if released else "cross-entropy",
     }
+    if preset == "room":
+        defaults["lr"] = 0.02
     if kind == "language":
         defaults |= TEXTS
     if method == "ogd":

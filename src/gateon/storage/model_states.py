@@ -215,6 +215,8 @@ def availabilities_like(mine: Mapping[str, Tensor], state: Any, model: Grown) ->
     }
     like |= {key: new[key] for key in state if key in new and key not in like}
     like |= {"advances": counts, "steps": steps}
+    if "pace" not in state:  # as in older states
+        like.pop("pace")
     if "context" in state:
         like["context"] = contexts_like(model, state["context"])
     else:  # as in older states

@@ -57,6 +57,7 @@ def _taken(whole: Obstruction, cut: Cut, small: nn.Module) -> Obstruction:
     gates = gates_of(small)
     assert gates is not None
     part = Obstruction(gates, whole.rules)
+    part.pace = whole.pace
     switches = whole.gates.learning != cut.context
     for full, mine in zip(whole.ledgers(), part.ledgers(), strict=True):
         mine.advances = [0 if switches else count for count in full.advances]
@@ -77,7 +78,9 @@ def _taken(whole: Obstruction, cut: Cut, small: nn.Module) -> Obstruction:
                 target.copy_(_part_of_ledger(cut, full, name).take(name, tensor))
         if switches:
             mine.snapshot()
-        mine.mark_plastic()
+        mine.take_stock()
+        tables = (running if switches else applied for _, running, applied in full.entries())
+        mine.room = sum(A.sum().item() for A in tables)
     part.keep_exact()
     return part
 
@@ -99,7 +102,7 @@ def _put_back(whole: Obstruction, cut: Cut, part: Obstruction) -> None:
             if whole.rules.apply == "step":
                 applied.copy_(running)
         full.advances = list(mine.advances)
-        full.mark_plastic()
+        full.take_stock()
     whole.steps += part.steps
     part.steps = 0
 

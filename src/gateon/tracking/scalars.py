@@ -24,7 +24,7 @@ def availability_scalars(handle: Obstruction) -> dict[str, float]:
     >>> availability_scalars(gateon.obstruct(optimizer, gates))
     {'availability/0': 1.0, 'saturation/0': 0.0}
     """
-    return site_scalars(handle.saturation())
+    return site_scalars({name: one[:2] for name, one in handle.saturation().items()})
 
 
 def site_scalars(sites: Mapping[str, tuple[float, float]]) -> dict[str, float]:

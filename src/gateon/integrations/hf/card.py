@@ -30,7 +30,7 @@ def card_text(gates: Gates, handle: Obstruction | None) -> str:
     parts = _of_adapter(gates) if _is_adapter(gates) else _of_model(gates)
     if handle is not None:
         kept = handle.saturation(threshold=0.05).values()
-        share = sum(room for _, room in kept) / len(kept)
+        share = sum(one.room for one in kept) / len(kept)
         parts[1] += f" Room left for further tasks: {share:.0%}, the mean availability."
     return "\n\n".join(parts)
 

@@ -84,7 +84,7 @@ def attach(
     return attach_anywhere(
         model,
         contexts,
-        density=LANGUAGE.density,
+        density=1.0,
         start=LANGUAGE.start,
         sites=encoder_sites(model, example),
         steepness=LANGUAGE.steepness if steepness is None else steepness,
@@ -117,8 +117,9 @@ def obstruct(
         A handle with the availabilities.
     """
     rates = rate.values() if isinstance(rate, Mapping) else [rate]
-    usual = max(max(r) if isinstance(r, tuple) else r for r in rates)
-    first = None if first_task_steps is None else first_rate(first_task_steps, usual)
+    numbers = [max(r) if isinstance(r, tuple) else r for r in rates if not isinstance(r, str)]
+    short = first_task_steps is not None and numbers
+    first = first_rate(first_task_steps or 0, max(numbers)) if short else None
     return obstruct_anywhere(
         optimizer, gates, per=per, rate=rate, epsilon=epsilon, head=head, first_rate=first
     )
