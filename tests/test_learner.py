@@ -214,7 +214,7 @@ def test_presets_are_the_papers_the_codes_and_the_best():
         gateon.preset("best") == gateon.GateON()
         and gateon.preset("paper", "parameter").per == "parameter"
     )
-    with pytest.raises(ValueError, match="choose one of paper, released, language, best"):
+    with pytest.raises(ValueError, match="choose one of room, paper, released, language, best"):
         gateon.preset("papper")
 
 

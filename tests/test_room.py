@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -92,7 +93,7 @@ def test_relevance_counts_only_after_the_asked_share_of_a_task():
 
 def learner(per, *, compact=True, dtype=double):
     torch.manual_seed(0)
-    method = gateon.GateON(per=per, tasks=4, density=0.5)
+    method = replace(gateon.preset("room", per), tasks=4, density=0.5)
     return gateon.Learner(
         mlp(8, (20, 20), 3).to(dtype),
         optimizer=partial(torch.optim.SGD, lr=0.1),
@@ -155,7 +156,7 @@ def test_fisher_of_units_equals_its_twin():
 
 
 def test_sub_networks_get_sparser_the_more_tasks_are_expected():
-    ten, many = (gateon.GateON(tasks=tasks) for tasks in (10, 1000))
+    ten, many = (replace(gateon.preset("room"), tasks=tasks) for tasks in (10, 1000))
     open_units = []
     for method in (ten, many):
         method.prepare(mlp(8, (1000,), 3))

@@ -20,20 +20,21 @@ from torch import Tensor
 __all__ = ["Pace", "goal", "share", "tasks_left", "usual_density"]
 
 SPARE = 0.15  # of the room at first: left after the last of the tasks expected
-OPEN = 0.05  # the share of a task where nobody says how many will come
-USUAL = 500  # steps of the first task where nobody says how many it has
+# What is expected where nobody says. A first task that is longer freezes more than its share, at
+# most its own sub-network.
+TASKS, STEPS = 20, 100
 
 
 def share(tasks: int | None) -> float:
     """s, the share of the room left that a task takes: after all of them SPARE is left.
 
     Args:
-        tasks: How many are expected in all; None if nobody knows.
+        tasks: How many are expected in all; None for the usual number.
 
     >>> [round(share(tasks), 4) for tasks in (10, 1000, None)]
-    [0.1728, 0.0019, 0.05]
+    [0.1728, 0.0019, 0.0905]
     """
-    return OPEN if tasks is None else float(1 - SPARE ** (1 / tasks))
+    return float(1 - SPARE ** (1 / (tasks or TASKS)))
 
 
 def usual_density(tasks: int | None) -> float:
@@ -46,7 +47,7 @@ def usual_density(tasks: int | None) -> float:
         tasks: How many are expected in all; None if nobody knows.
 
     >>> [round(usual_density(tasks), 3) for tasks in (10, 60, 1000, None)]
-    [0.237, 0.101, 0.025, 0.127]
+    [0.237, 0.101, 0.025, 0.171]
     """
     return 0.57 * math.sqrt(share(tasks))
 
@@ -132,7 +133,7 @@ class Pace:
         Args:
             gather_after: The share of a task that does not count.
         """
-        through = (self.done + 1) / (self.steps or self.last or USUAL)
+        through = (self.done + 1) / (self.steps or self.last or STEPS)
         return max(through - gather_after, 0.0) / (1 - gather_after)
 
     def state(self) -> Tensor:

@@ -68,9 +68,7 @@ class TaskNetwork:
         method = GateON(
             per=settings.per,
             rate=settings.rate,
-            relevance="gradient",
-            obstruct_head=False,
-            prefer=0.0,
+            epsilon=0.0,  # a unit that a task needs never changes again
             density=settings.density,
             seed=settings.seed,
         )

@@ -35,7 +35,7 @@ class GateON(Method):
     """n-GateON (`per="unit"`) or p-GateON (`per="parameter"`).
 
     Fields are the arguments of `gateon.attach` and `gateon.obstruct` of the same name; the defaults
-    are the preset "room" per unit.
+    are the preset "best" per unit.
 
     Args:
         per: whether availability is per unit (n-GateON) or per parameter (p-GateON).
@@ -54,7 +54,7 @@ class GateON(Method):
         bias_apart: normalise the relevance of biases separately from that of weights.
         tasks: how many are expected in all, which decides the share of the room that a task takes.
         density: share of units whose gate starts open: one number, or numbers by pattern of site
-            names such as group3*=0.1,*=0.5; by default it follows from the tasks expected.
+            names such as group3*=0.1,*=0.5; none: it follows from the tasks expected.
         start: how gates start: random, open (gain 1), or the gain at which all open ones start.
         width: random gates start with weights |v| uniform in [0, width].
         power: the gain is sigma(v) ** power.
@@ -85,20 +85,20 @@ class GateON(Method):
     """
 
     per: View = "unit"
-    rate: Rate | Mapping[str, Rate] = "room"
-    epsilon: float = 0.0
+    rate: Rate | Mapping[str, Rate] = 0.01
+    epsilon: float = 0.5
     floor: float = 0.0
-    relevance: Relevance | FiringRate | Measure = "fisher"
+    relevance: Relevance | FiringRate | Measure = "gradient"
     apply: Literal["step", "switch"] = "switch"
     scale: Literal["update", "gradient"] = "update"
     first_rate: float | None = None
     frozen: str | tuple[str, ...] = ()
-    obstruct_head: bool = True
+    obstruct_head: bool = False
     gather_after: float = 0.0
     bias_apart: bool = False
     gating: bool = True
     tasks: int | None = None
-    density: float | Mapping[str, float] | None = None
+    density: float | Mapping[str, float] | None = 0.25
     start: Literal["random", "open"] | float = "random"
     width: float = 0.3
     power: int = 1
@@ -106,7 +106,7 @@ class GateON(Method):
     shared: str | tuple[str, ...] = ()
     before_norm: bool = False
     rescale: bool = False
-    prefer: float = 3.0
+    prefer: float = 0.0
     inherit: bool = False
     gate_penalty: float = 0.0
     residual: Residual = "branch"
@@ -289,21 +289,21 @@ def preset(name: str, per: View = "unit") -> GateON:
     """The settings of one of five presets.
 
     Args:
-        name: "room": every task freezes its share of what is left; the default. "paper": the equations as printed, epsilon 0; the output layer is obstructed but not
+        name: "room": every task freezes its share of what is left; the program's default in fully
+            connected networks. "paper": the equations as printed, epsilon 0; the output layer is obstructed but not
             gated. "released": the choices of the released code, except its choice of models on test
-            data. "best": what measured best on validation data at a fixed rate. "language": for
+            data. "best": what measured best on validation data at a fixed rate; the default of `GateON()`. "language": for
             pretrained encoders like BERT, whose gates start open.
         per: "unit" or "parameter".
 
     >>> preset("paper").apply, preset("released").scale
     ('step', 'gradient')
     """
-    room = GateON(per=per)
-    fixed = replace(
-        room, rate=0.01, relevance="gradient", density=0.25, obstruct_head=False, prefer=0.0
-    )
+    fixed = GateON(per=per, epsilon=0.0)
     presets = {
-        "room": room,
+        "room": replace(
+            fixed, rate="room", relevance="fisher", density=None, obstruct_head=True, prefer=3.0
+        ),
         "paper": replace(fixed, apply="step", obstruct_head=True, density=0.5, width=1.0),
         "released": replace(
             fixed,

@@ -1,7 +1,8 @@
 """Whether a directory holds the requested run, or one with another number of tasks.
 
 A run may be given more tasks: what it learned first does not depend on how many follow, unless
-`needs_number` says so. Everything else must be equal.
+`needs_number` says so. GateON makes room for the new number from then on. Everything else must be
+equal.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ..methods.registry import facts_of
+from ..methods.section import is_gateon
 from .record import Record
 from .specification import Specification
 
@@ -71,7 +73,8 @@ def needs_number(specification: Mapping[str, Any]) -> str | None:
     if asked.network.heads == "per-task":
         return "the network has a head for every task from the start"
     for field, fact in facts_of(asked.method.name).items():
-        if fact == "tasks" and asked.method.options.get(field) is None:
+        given = asked.method.options.get(field) is not None
+        if fact == "tasks" and not given and not is_gateon(asked.method.name):
             return f"{asked.method.name} takes its {field} from the number of tasks"
     return None
 
