@@ -471,7 +471,7 @@ def test_lists_name_all_there_is(program):
     for what, names in {
         "streams": [*STREAMS, "own:PATH", "text:PATH"],
         "methods": list(METHODS),
-        "presets": ["best", "paper", "released"],
+        "presets": ["room", "best", "paper", "released"],
     }.items():
         code, out, _ = program("list", what)
         assert (

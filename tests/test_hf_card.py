@@ -47,7 +47,7 @@ def test_a_hub_can_read_it_and_the_lines_in_it_run(base, tmp_path):
     assert "Licence: mit, that of someone/tiny." in card.text
     rows = dict(re.findall(r"^\| (\d) \| 100% \| ([\d.]+) \|$", card.text, re.MULTILINE))
     assert list(rows) == ["0", "1", "2"] and rows["0"] == rows["2"] == "0.000" < rows["1"]
-    share = sum(room for _, room in handle.saturation().values()) / len(handle.saturation())
+    share = sum(one.room for one in handle.saturation().values()) / len(handle.saturation())
     assert f"Room left for further tasks: {share:.0%}" in card.text
     (code,) = re.findall(r"```python\n(.*?)```", card.text, re.DOTALL)
     found = {}

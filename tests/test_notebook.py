@@ -118,7 +118,7 @@ def test_gates_and_obstruction_are_tables_of_their_sites():
     assert read.rows[1][:3] == ["0", "10", f"{share:.0%}"] and "3 contexts" in read.text
     assert repr(gates) == "<Gates: 3 contexts, 1 gates, switched to 1>"
     assert str(gates).splitlines()[0] == "3 contexts, 1 gates, switched to 1"
-    frozen, room = handle.saturation()["0"]
+    frozen, room, _ = handle.saturation()["0"]
     read = Reader(handle._repr_html_())
     assert read.rows[1] == ["0", f"{100 * room:.1f} %", f"{100 * frozen:.1f} %"] and room < 1
     assert repr(handle) == f"<Obstruction per unit, 1 steps: least room {room:.3f} at '0'>"

@@ -17,7 +17,7 @@ import tyro
 from tyro.constructors import PrimitiveConstructorSpec
 
 from ..methods.registry import method_options
-from ..methods.section import method_defaults, usual_preset
+from ..methods.section import method_defaults
 from ..options.declared import Option
 from ..options.kinds import flag, flag_off, item_of, members, read, words_of
 from ..runs import legacy
@@ -225,13 +225,7 @@ def _defaults(option: Option, methods: Sequence[str], start: Specification) -> s
         name: defaults[option.name]
         for name in methods
         if option.name
-        in (
-            defaults := method_defaults(
-                name,
-                start.method.preset or usual_preset(name, start.network.kind),
-                start.network.kind,
-            )
-        )
+        in (defaults := method_defaults(name, start.method.preset, start.network.kind))
     }
     if all(hint_of(value) == "" for value in values.values()):
         return ""

@@ -289,10 +289,9 @@ def preset(name: str, per: View = "unit") -> GateON:
     """The settings of one of five presets.
 
     Args:
-        name: "room": every task freezes its share of what is left; the program's default in fully
-            connected networks. "paper": the equations as printed, epsilon 0; the output layer is obstructed but not
+        name: "room": every task freezes its share of what is left, for many tasks. "paper": the equations as printed, epsilon 0; the output layer is obstructed but not
             gated. "released": the choices of the released code, except its choice of models on test
-            data. "best": what measured best on validation data at a fixed rate; the default of `GateON()`. "language": for
+            data. "best": what measured best on validation data at a fixed rate; the default. "language": for
             pretrained encoders like BERT, whose gates start open.
         per: "unit" or "parameter".
 

@@ -59,8 +59,8 @@ class Entry:
 
 
 PRESETS: dict[str, str] = {
-    "room": "freezing that looks after the room left for the tasks to come; the default",
-    "best": "what measured best on validation data at a fixed rate",
+    "room": "freezing that looks after the room left for the tasks to come",
+    "best": "what measured best on validation data at a fixed rate; the default",
     "paper": "the equations as printed",
     "released": "the choices of the authors' released code, except model selection on test data",
 }

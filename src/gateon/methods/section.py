@@ -10,7 +10,7 @@ from .base import Method
 from .gateon import preset as gateon_preset
 from .registry import Fact, entry, make, method_options, needs
 
-__all__ = ["ChosenMethod", "Preset", "is_gateon", "method_defaults", "usual_preset"]
+__all__ = ["ChosenMethod", "Preset", "is_gateon", "method_defaults"]
 
 Preset = Literal["room", "best", "paper", "released"]
 
@@ -27,13 +27,12 @@ class ChosenMethod:
 
     Args:
         name: of the method; gateon list methods shows them.
-        preset: settings of method and training: room, best, paper or released; by default room for
-            GateON in fully connected networks, and best otherwise.
+        preset: settings of method and training: room, best, paper or released.
         options: fields of the method.
     """
 
     name: str = "n-gateon"
-    preset: Preset | None = None
+    preset: Preset = "best"
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def needs(self, what: Literal["language", "replay", "label", "heads"]) -> bool:
@@ -52,19 +51,6 @@ def is_gateon(name: str) -> bool:
     (True, False)
     """
     return entry(name).home == "gateon:GateON"
-
-
-def usual_preset(name: str, network: str) -> Preset:
-    """The preset of a method where none is given.
-
-    Args:
-        name: of the method.
-        network: the kind of network that learns.
-
-    >>> usual_preset("p-gateon", "mlp"), usual_preset("p-gateon", "language")
-    ('room', 'best')
-    """
-    return "room" if is_gateon(name) and network == "mlp" else "best"
 
 
 def method_defaults(name: str, preset: str, network: str) -> dict[str, Any]:

@@ -82,8 +82,6 @@ def nested(flat: Mapping[str, Any]) -> dict[str, Any]:
         given.pop(name, None)
     if "random_parts" in given:
         given["random_parts"] = not given["random_parts"]
-    if method in METHODS and is_gateon(method):
-        given.setdefault("preset", "best")  # the default then
     found = dict(_numbers(given.pop("settings", "")))
     return {NAMES.get(name, name): value for name, value in given.items()} | {
         f"method.{name}": value for name, value in found.items()

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 from ..detection.section import Detector, detector_defaults, detector_options
 from ..learners.section import Training
 from ..methods.registry import METHODS, entry, method_options
-from ..methods.section import ChosenMethod, Preset, is_gateon, method_defaults, usual_preset
+from ..methods.section import ChosenMethod, Preset, is_gateon, method_defaults
 from ..networks.section import KINDS, Language, Network
 from ..options.declared import Option, declared
 from ..options.kinds import Within, checked, flag, nearest
@@ -85,8 +85,8 @@ def resolve(options: Mapping[str, Any]) -> Resolved:
     given = _by_section(dotted(options))
     seed = checked("seed", given["top"].get("seed", 0), Seed)
     stream = _stream(given["stream"])
+    name, preset = _method_name(given["method"], stream)
     kind = _network_kind(given["network"], stream)
-    name, preset = _method_name(given["method"], stream, kind)
     released = (
         preset == "released"
         and kind != "language"
@@ -189,15 +189,14 @@ def _stream(given: Mapping[str, Any]) -> ChosenStream:
     return ChosenStream(name, **values, options=options)
 
 
-def _method_name(given: Mapping[str, Any], stream: ChosenStream, kind: str) -> tuple[str, Preset]:
+def _method_name(given: Mapping[str, Any], stream: ChosenStream) -> tuple[str, Preset]:
     name = checked("method.name", given.get("name", "n-gateon"), Literal[tuple(METHODS)])
     if not stream.is_text and "language" in entry(name).needs:
         raise ValueError(
             f"The method {name} needs a language model, and {stream.name} has no texts: "
             "choose another method, or a stream of texts."
         )
-    usual = usual_preset(name, kind)
-    preset: Preset = checked("method.preset", given.get("preset") or usual, Preset)
+    preset: Preset = checked("method.preset", given.get("preset", "best"), Preset)
     return name, preset
 
 

@@ -39,16 +39,16 @@ def trace(
     >>> from torch import nn
     >>> _ = torch.manual_seed(0)
     >>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
-    >>> gates = gateon.attach(model)
+    >>> gates = gateon.attach(model, density=1.0)
     >>> optimizer = torch.optim.Adam(model.parameters())
     >>> handle = gateon.obstruct(optimizer, gates, rate=0.1)
-    >>> with gateon.trace(gates, handle, units={"0": [0, 3]}) as t:
+    >>> with gateon.trace(gates, handle) as t:
     ...     for step in range(20):
     ...         model(torch.ones(3, 4)).square().sum().backward()
     ...         optimizer.step()
     ...         optimizer.zero_grad()
     >>> t.availability["0"].shape, bool((t.availability["0"][-1] < 1).any())
-    ((20, 2), True)
+    ((20, 8), True)
     """
     patterns = [sites] if isinstance(sites, str) else sites
     kept = new_trace(gates, patterns, every)

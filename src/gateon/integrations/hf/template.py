@@ -64,7 +64,9 @@ def _is_weight(value: Any) -> bool:
 
 
 def _are_rates(value: Any) -> bool:
-    """Whether it is a number, a pair of them, or a dict of these by patterns of names."""
+    """Whether it is a number, a pair of them, "room", or a dict of these by patterns of names."""
+    if value == "room":
+        return True
     if isinstance(value, Mapping):
         return all(
             isinstance(name, str) and not isinstance(one, Mapping) and _are_rates(one)
@@ -93,6 +95,7 @@ RULES = {
     "per": TEXT,
     "rate": RATES,
     "epsilon": NUMBER,
+    "gather_after": NUMBER,
     "floor": NUMBER,
     "relevance": TEXT,
     "apply": TEXT,
