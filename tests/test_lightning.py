@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from functools import partial
 
 import pytest
@@ -13,6 +14,8 @@ import gateon
 from rounding import SMOOTH_ADAM, assert_same
 
 lightning = pytest.importorskip("lightning.pytorch", reason="lightning is not installed")
+from lightning.pytorch import loggers  # noqa: E402
+
 from gateon.integrations.lightning import GateONCallback  # noqa: E402
 
 STEPS, BATCH = 4, 6
@@ -43,6 +46,15 @@ class Module(lightning.LightningModule):
 
     def configure_optimizers(self):
         return SMOOTH_ADAM(self.parameters())
+
+
+class Telling(Module):
+    """It logs its loss."""
+
+    def training_step(self, batch, n):
+        loss = super().training_step(batch, n)
+        self.log("loss", loss)
+        return loss
 
 
 def obstructed(per="unit"):
@@ -153,6 +165,42 @@ def test_gates_find_the_network_by_themselves(tmp_path):
     one = GateONCallback()
     trainer(tmp_path, one, epochs=1).fit(module, loader(0))
     assert gateon.gates_of(module.net) is not None and one.handle.steps == STEPS
+
+
+def logged(folder, **options):
+    """What Lightning's own loggers hold after a fit, step by step, and the callback."""
+    csv_files = loggers.CSVLogger(folder, name="", version="csv")
+    one, module = callback(**options), Telling()
+    own = trainer(folder, one, logger=csv_files, log_every_n_steps=2)
+    own.fit(module, loader(0))
+    with (folder / "csv" / "metrics.csv").open() as file:
+        return [row for row in csv.DictReader(file) if row["loss"]], one
+
+
+def test_availabilities_are_logged_beside_the_loss(tmp_path):
+    rows, one = logged(tmp_path)
+    assert [int(row["step"]) for row in rows] == [1, 3, 5, 7]
+    room = [float(row["availability/0"]) for row in rows]
+    assert 1 > room[0] > room[-1] > 0
+    ((site, (frozen, left)),) = one.handle.saturation().items()
+    assert site == "0" and room[-1] == pytest.approx(left, rel=1e-5)
+    assert float(rows[-1]["saturation/0"]) == pytest.approx(frozen)
+
+
+def test_availabilities_are_in_tensorboard(tmp_path):
+    pytest.importorskip("tensorboard", reason="tensorboard is not installed")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    own = loggers.TensorBoardLogger(tmp_path, name="", version="tb")
+    trainer(tmp_path, callback(), logger=own, log_every_n_steps=4).fit(Telling(), loader(0))
+    held = EventAccumulator(str(tmp_path / "tb")).Reload()
+    assert [event.step for event in held.Scalars("availability/0")] == [3, 7]
+    assert {"saturation/0", "loss"} <= set(held.Tags()["scalars"])
+
+
+def test_availabilities_are_left_out_of_the_log(tmp_path):
+    rows, _ = logged(tmp_path, log=False)
+    assert rows and not any(name.startswith(("availability", "saturation")) for name in rows[0])
 
 
 def test_bad_input_is_said(tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import statistics
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -290,6 +291,60 @@ def test_a_hundred_tasks_and_twenty_methods_stay_usable(tmp_path, opened):
             place,
         )
         assert took < 200, place
+
+
+# Chooses runs one after another; of each, the longest time in which the page answers nothing, in ms.
+CHOOSING = """async () => {
+  const found = [], beat = new MessageChannel();
+  let longest = 0, last = performance.now(), over = false;
+  beat.port1.onmessage = () => {
+    const now = performance.now();
+    longest = Math.max(longest, now - last);
+    last = now;
+    if (!over) beat.port2.postMessage(0);
+  };
+  beat.port2.postMessage(0);
+  const pause = () => new Promise(then => setTimeout(then, 20));
+  const choice = document.querySelector('[data-choice="run"]');
+  for (const n of [1, 2, 3, 1, 2]) {
+    await pause();
+    longest = 0;
+    choice.selectedIndex = n;
+    choice.dispatchEvent(new Event("change"));
+    do await pause(); while (!document.querySelector("#settings"));
+    found.push(longest);
+  }
+  over = true;
+  return found;
+}"""
+
+
+def test_another_of_many_large_runs_is_chosen_while_the_page_answers(tmp_path, opened):
+    comparison(tmp_path, [f"method-{n}" for n in range(20)], 100, seeds=3)
+    for n in (1, 2):
+        inside(tmp_path / f"method-{n}-0", 100, steps=5)
+        inside(tmp_path / f"method-{n}-1", 100, steps=5)
+    page = opened(write_page([tmp_path], tmp_path / "report.html"))
+    before = sections(page)
+    assert statistics.median(page.evaluate(CHOOSING)) < 200
+    page.locator('[data-choice="run"]').select_option(index=0)
+    page.locator("#settings").wait_for()
+    assert sections(page) == before, "all sections follow"
+    links = page.locator("nav div a").evaluate_all("all => all.map(one => one.dataset.to)")
+    assert links == before
+
+
+def test_of_runs_chosen_in_haste_the_last_one_is_shown(tmp_path, opened):
+    page = opened(comparison(tmp_path, ["n-gateon", "ewc"], 4))
+    at_once = page.evaluate(
+        """() => { const choice = document.querySelector('[data-choice="run"]');
+        for (const n of [1, 3]) { choice.selectedIndex = n; choice.dispatchEvent(new Event("change")); }
+        return document.querySelectorAll("#retained, #settings").length; }"""
+    )
+    assert at_once == 0, "the click is answered first"
+    page.locator("#settings").wait_for()
+    assert page.locator("#settings p").first.inner_text().startswith("ewc-")
+    assert len(sections(page)) == len(set(sections(page)))
 
 
 def test_what_is_printed_is_light_and_open(tmp_path, opened):

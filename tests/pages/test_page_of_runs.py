@@ -95,6 +95,15 @@ def test_forgetting_of_one_task_is_not_lost_in_the_mean(tmp_path):
     assert found["forgetting"] == "10.0 points"
 
 
+def test_what_was_gained_is_not_told_as_a_negative_loss(tmp_path):
+    found = the_run(left(tmp_path, falling(3, lost=-0.01)))["findings"]
+    (one,) = [finding for finding in found if finding["to"] == "forgetting"]
+    assert one["head"] == "1.5 points" and one["mood"] == "good"
+    assert (
+        one["says"].startswith("gained by a task") and "at least 1.0 points, task 2" in one["says"]
+    )
+
+
 def test_the_forecast_goes_on_as_the_later_half_of_the_tasks_went():
     assert more([0.9, 0.8, 0.7]) == (0.1, 6)
     assert more([0.5, 0.5, 0.5, 0.5]) == (0.0, None), "the first task took it all"

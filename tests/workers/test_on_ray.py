@@ -138,7 +138,7 @@ def test_the_note_of_a_process_that_is_gone_is_taken_away(tmp_path):
 
 @needs_ray
 def test_a_lost_node_costs_no_more_than_what_was_not_saved(cluster, tmp_path):
-    runs = {"long": small(tasks=4), "longer": small(tasks=4, seed=1)}
+    runs = {"long": small(tasks=6, steps=300), "longer": small(tasks=6, steps=300, seed=1)}
     Engine().carry_out(Listed(pieces_of(runs, tmp_path / "a")), tmp_path / "a")
     lost = []
 
@@ -146,6 +146,7 @@ def test_a_lost_node_costs_no_more_than_what_was_not_saved(cluster, tmp_path):
         if task == 1 and not lost:
             lost.append(name)
             cluster.remove_node(cluster.nodes.pop(0), allow_graceful=False)
+            cluster.nodes.append(cluster.add_node(num_cpus=1))  # the tests that follow need two
 
     board = Heard(lose)
     with alike(tmp_path / "b") as wanted:
@@ -198,7 +199,7 @@ def wait_for(folder, what):
 
 
 @needs_ray
-def test_runs_that_are_stopped_while_they_report(cluster, tmp_path):
+def test_a_run_that_is_stopped_while_it_reports(cluster, tmp_path):
     def restless(out, progress):
         from gateon.runs.stopping import stoppable
 
@@ -211,15 +212,15 @@ def test_runs_that_are_stopped_while_they_report(cluster, tmp_path):
 
     def stop(name, task):
         heard.append(name)
-        if len(set(heard)) == 2 and len(heard) > 20 and not board.notes:
+        if len(heard) == 20:
             signal.raise_signal(signal.SIGINT)
 
     board = Heard(stop)
-    plan = Listed([Piece(name, tmp_path / name, restless) for name in ("one", "other")])
+    plan = Listed([Piece("one", tmp_path / "one", restless)])
     with pytest.raises(Interrupted):
         Engine(on=f"ray:{cluster.address}").carry_out(plan, tmp_path, board=lambda: board)
-    assert sorted(board.ends) == [("one", "stopped"), ("other", "stopped")]
-    assert board.notes == ["Stopping: waiting until 2 runs are saved."]
+    assert board.ends == [("one", "stopped")]
+    assert [note.partition(":")[0] for note in board.notes] == ["Stopping"]
 
 
 @needs_ray

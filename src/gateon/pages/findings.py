@@ -64,6 +64,9 @@ def _forgotten(run: Facts) -> Facts | None:
     lost = [then - now for _, then, now in rows]
     mean, most = statistics.fmean(lost), max(range(len(rows)), key=lambda n: lost[n])
     name = f"task {rows[most][0] + 1}"
+    if mean < 0 and lost[most] <= 0:
+        says = f"gained by a task since it was learned, on average; at least {points(-lost[most])}, {name}."
+        return finding(points(-mean), says, "forgetting", "good")
     if mean <= LITTLE and lost[most] <= MUCH:
         says = f"lost by a task since it was learned, on average; at most {points(lost[most])}, {name}."
         return finding(points(mean), says, "forgetting", "good")

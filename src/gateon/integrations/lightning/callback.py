@@ -11,6 +11,7 @@ from torch.optim import Optimizer
 from ...availability.obstruct import Obstruction, obstruct, obstruction_of
 from ...gating.attach import attach
 from ...gating.gates import Gates
+from ...tracking.scalars import availability_scalars
 from .names import Callback
 
 __all__ = ["GateONCallback", "attach_network"]
@@ -41,12 +42,16 @@ class GateONCallback(Callback):  # type: ignore[misc,unused-ignore]
     part of the module and so of its weights; availabilities are saved with the callbacks of a
     checkpoint. `trainer.fit(module, books, ckpt_path=...)` goes on as if nothing had happened.
 
+    How available the units of every site are, and what share of them is frozen, is logged with what
+    the module logs, every `log_every_n_steps`: as `availability/SITE` and `saturation/SITE`.
+
     Args:
         context: The context of this task; contexts that do not exist yet are added.
         contexts: The context of each data loader in validation, in test and in prediction, in their
             order; without it all are looked at in the active one.
         attach: Attaches gates to a LightningModule that has none, before its optimizers are built.
         obstruct: Obstructs its optimizers, such as `partial(gateon.obstruct, per="parameter")`.
+        log: Whether to log availabilities.
     """
 
     def __init__(
@@ -56,8 +61,10 @@ class GateONCallback(Callback):  # type: ignore[misc,unused-ignore]
         contexts: Sequence[int] = (),
         attach: Callable[[Any], Gates] = attach_network,
         obstruct: Callable[[list[Optimizer], Gates], Obstruction] = obstruct,
+        log: bool = True,
     ) -> None:
         self.context, self.contexts = context, tuple(contexts)
+        self.logs = log  # Lightning itself sets the log of a callback
         self.attach, self.obstruct = attach, obstruct
         for index in (context, *self.contexts):
             if index < 0:
@@ -95,6 +102,14 @@ class GateONCallback(Callback):  # type: ignore[misc,unused-ignore]
                 f"The checkpoint {trainer.ckpt_path} has no availabilities, since it was saved "
                 "without GateONCallback: fit without the callback, or start anew."
             )
+
+    def on_train_batch_end(
+        self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """Log availabilities, at the steps that are logged: to measure them takes time."""
+        if self.logs and self.handle is not None and trainer._logger_connector.should_update_logs:
+            values = availability_scalars(self.handle)
+            pl_module.log_dict(values, on_step=True, on_epoch=False)
 
     def state_dict(self) -> dict[str, Any]:
         """The availabilities, for a checkpoint."""

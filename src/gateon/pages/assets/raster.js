@@ -111,11 +111,11 @@ function rasterCanvas(run, site, quantity, pick) {
     pen.textAlign = "right";
     pen.fillText("task", left - 8, top - 17);
     for (let n = 0; n < rows; n += Math.max(1, Math.ceil(16 / each))) pen.fillText(site.units[order[n]], left - 8, top + (n + 0.5) * each);
-    pen.textAlign = "center";
-    for (let k = 0; k < 6; k++) {
-      const column = Math.round(k / 5 * (columns - 1));
-      pen.textAlign = k === 0 ? "left" : k === 5 ? "right" : "center";
-      pen.fillText(`${k === 0 ? "step " : ""}${grouped(raster.steps[column])}`, k === 5 ? left + width : x(column), top + height + 13);
+    const ticks = Math.min(6, columns);
+    for (let k = 0; k < ticks; k++) {
+      const column = Math.round(k / Math.max(1, ticks - 1) * (columns - 1)), end = k > 0 && k === ticks - 1;
+      pen.textAlign = k === 0 ? "left" : end ? "right" : "center";
+      pen.fillText(`${k === 0 ? "step " : ""}${grouped(raster.steps[column])}`, end ? left + width : x(column), top + height + 13);
     }
     const chosen = order.indexOf(VIEW.get("raster unit").row);
     pen.strokeStyle = style("--mark");

@@ -85,15 +85,33 @@ function made(run) {
 }
 
 function oneRun() {
-  const several = FACTS.runs.length > 1;
-  const [place, show] = redrawn(() => {
+  const parts = [retained, forgetting, room, rastered, gatesSection, detector, within, cost, made];
+  const several = FACTS.runs.length > 1, place = element("div"), kept = repaint.length;
+  let turn = 0;
+  const begin = () => {
     const run = FACTS.runs[VIEW.get("run") ?? 0];
     repaint.length = kept;
-    const parts = [retained, forgetting, room, rastered, gatesSection, detector, within, cost, made].map(part => part(run));
-    return [run.note ? element("p", { class: "note" }, run.note) : null, several ? cards(run.findings) : null, ...parts];
-  });
-  let kept = repaint.length;
-  const choice = several ? element("div", { class: "choose", id: "runs" }, element("h2", {}, "One run in detail"), dropdown("run", "Run", FACTS.runs.map((run, n) => [n, run.name]), () => { show(); navigate(); })) : null;
-  show();
+    place.replaceChildren(...[run.note ? element("p", { class: "note" }, run.note) : null, several ? cards(run.findings) : null].filter(Boolean));
+    return run;
+  };
+  const add = (part, run) => { const made = part(run); if (made) place.append(made); };
+  // When another run is chosen, its sections follow one by one, so that the page answers meanwhile.
+  const choose = () => {
+    const mine = ++turn, left = [...parts];
+    place.style.minHeight = `${place.offsetHeight}px`; // what is on the screen stays where it is
+    const run = begin();
+    const next = () => {
+      if (mine !== turn || !place.isConnected) return;
+      add(left.shift(), run);
+      if (left.length) return setTimeout(next);
+      place.style.minHeight = "";
+      navigate();
+      followReading();
+    };
+    setTimeout(next);
+  };
+  const choice = several ? element("div", { class: "choose", id: "runs" }, element("h2", {}, "One run in detail"), dropdown("run", "Run", FACTS.runs.map((run, n) => [n, run.name]), choose)) : null;
+  const run = begin();
+  parts.forEach(part => add(part, run));
   return element("div", {}, choice, place);
 }
