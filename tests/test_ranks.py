@@ -438,7 +438,6 @@ def test_contexts_added_on_the_way_are_like_those_attached_at_first():
         assert_same(one, other)
 
 
-@pytest.mark.xfail(reason="ranks learn otherwise with rows kept elsewhere since sharding: a defect")
 def test_rows_of_other_contexts_may_be_kept_elsewhere():
     def trained(kept):
         model, gates = ranked()

@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ..anatomy.shards import is_sharded
 from ..anatomy.sites import Site
 from .gate import Gate
 
@@ -46,7 +47,9 @@ class RankGate(Gate):
 
     def _select(self) -> None:
         with torch.no_grad():
-            is_open = (self.gain(self.context) > 0).any(0)
+            # With rows kept elsewhere the context is that of the row at work; pieces are joined.
+            rows = self.context if is_sharded(self.weight) else None
+            is_open = (self.gain(rows) > 0).any(0)
         if not is_open.is_meta:  # a template without numbers
             self.selected = None if bool(is_open.all()) else is_open.nonzero().flatten()
 
