@@ -182,7 +182,7 @@ def test_availabilities_are_logged_beside_the_loss(tmp_path):
     assert [int(row["step"]) for row in rows] == [1, 3, 5, 7]
     room = [float(row["availability/0"]) for row in rows]
     assert 1 > room[0] > room[-1] > 0
-    ((site, (frozen, left)),) = one.handle.saturation().items()
+    ((site, (frozen, left, _)),) = one.handle.saturation().items()
     assert site == "0" and room[-1] == pytest.approx(left, rel=1e-5)
     assert float(rows[-1]["saturation/0"]) == pytest.approx(frozen)
 

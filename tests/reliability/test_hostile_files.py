@@ -14,8 +14,8 @@ import pytest
 from gateon import streams
 from gateon.runs.record import Record
 from gateon.runs.specification import Specification
-from gateon.storage import bounded
-from gateon.streams.data import cifar_files, fetch, formats, sources
+from gateon.storage import bounded, fetch
+from gateon.streams.data import cifar_files, formats, sources
 
 
 def nested_tuples(depth):

@@ -19,6 +19,7 @@ from ..availability.observers import Relevance
 from ..availability.obstruct import Obstruction, Rules, View
 from ..availability.room import usual_density
 from ..availability.rule import Rate
+from ..availability.settings import looks_after_room
 from ..gating.attach import attach
 from ..gating.coverage import warn_if_norms_are_shared
 from ..gating.gates import Gates, gates_of
@@ -192,13 +193,18 @@ class GateON(Method):
         if self.inherit and self.gating:
             # after the obstruction: it copies by the availabilities that hold from the switch on
             self.heirs = Heirs(self.gates)
-        self.handle.expect(tasks=self.tasks)
+        self.handle.expect(tasks=self._expected)
         return self.handle.follow
 
     def expect(self, outline: Outline) -> None:
         """Tell the availabilities how long the next task is, and how many there are."""
         if self.handle is not None:
-            self.handle.expect(outline.steps, self.tasks)
+            self.handle.expect(outline.steps, self._expected)
+
+    @property
+    def _expected(self) -> int | None:
+        """How many tasks; at a fixed rate nothing depends on it."""
+        return self.tasks if looks_after_room(self.rate) else None
 
     def penalty(self, model: nn.Module, batch: Batch) -> Tensor | None:
         """lambda sum_l 1/N_l sum_i max(v_i, 0) (Methods, Wide-resnet).
